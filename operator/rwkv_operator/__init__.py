@@ -1,0 +1,1 @@
+"""The operator: RWKVDeployment in, Kubernetes objects out."""
