@@ -1,0 +1,89 @@
+# `make help` lists the targets. Everything that takes long says what it does and how long it took.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help prepare dev-env engine-env images cluster-up cluster-down demo demo-down check test \
+        test-unit test-engine test-integration test-e2e test-long bench bench-router bench-operator \
+        golden clean
+
+STACK ?= cpu
+CLUSTER ?= auto
+CLUSTER_NAME ?= rwkv
+PY := .venv/bin/python
+ENGINE_PY := build/engine-env/$(STACK)/bin/python
+RWKV_CLUSTER := PYTHONPATH=tests/cluster $(PY) -m rwkv_cluster --name $(CLUSTER_NAME)
+export CLUSTER
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
+
+demo: prepare  ## Bring up a cluster, install, apply a sample, hold a conversation
+	$(PY) tests/demo/demo.py up --cluster-name $(CLUSTER_NAME)
+
+demo-down: dev-env  ## Remove everything that the demo made
+	$(PY) tests/demo/demo.py down --cluster-name $(CLUSTER_NAME)
+
+check: dev-env  ## Format, lint, types, import rules, generated copies (under a minute)
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-timing
+	$(PY) charts/rwkv-operator/sync.py --check
+
+test: prepare check test-unit test-engine test-integration test-e2e  ## Every tier; ends with pytest's summary
+
+test-unit: dev-env  ## Offline: unit and contract
+	$(PY) -m pytest tests/unit tests/contract -m "not long"
+
+test-engine: dev-env engine-env  ## The real vLLM engine on the CPU
+	$(ENGINE_PY) -m pytest tests/engine -m "not long"
+
+test-integration: prepare  ## A real API server, a real HAProxy, the built images
+	$(PY) -m pytest tests/integration -m "not long"
+
+test-e2e: prepare  ## A real cluster: Helm, pods, router, OpenAI SDK
+	$(PY) -m pytest tests/e2e -m "not long"
+
+test-long: prepare engine-env  ## What takes too long for every run: repeated kills and soaks
+	$(ENGINE_PY) -m pytest tests/engine -m long
+	$(PY) -m pytest tests/unit tests/contract tests/integration tests/e2e -m long
+
+images: dev-env  ## Build the server, operator and router images
+	$(PY) image/build.py server operator router
+
+cluster-up: prepare  ## Only the cluster (CLUSTER=local|kind|current)
+	$(RWKV_CLUSTER) up
+
+cluster-down: dev-env  ## Remove the cluster
+	$(RWKV_CLUSTER) down
+
+engine-env: dev-env  ## The engine's own environment (STACK=cpu), from hash-pinned constraints
+	$(PY) image/engine_env.py $(STACK)
+
+bench: bench-router bench-operator  ## Every bench, then docs/performance.md from their results
+	$(PY) tests/bench/report.py
+
+bench-router: prepare  ## Writes build/bench/router.json
+	$(PY) tests/bench/router_bench.py
+
+bench-operator: prepare  ## Writes build/bench/operator.json
+	$(PY) tests/bench/operator_bench.py
+
+golden: dev-env  ## Write the golden files anew, to be read in the diff
+	UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/unit tests/contract
+
+prepare: dev-env  ## What demo and tests need from Debian (says what it installs)
+	.ci/prepare
+
+dev-env: .venv/.ready  ## The Python environment of this checkout
+
+.venv/.ready: image/constraints/dev.txt pyproject.toml
+	@echo "dev-env: a Python environment in .venv (about 250 MB), from image/constraints/dev.txt"
+	test -x .venv/bin/pip || python3 -m venv .venv
+	.venv/bin/pip install -q --require-hashes --only-binary :all: -r image/constraints/uv.txt
+	.venv/bin/uv pip sync -q --python .venv/bin/python --require-hashes image/constraints/dev.txt
+	.venv/bin/uv pip install -q --python .venv/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:  ## Remove build results of this checkout (not the shared cache)
+	rm -rf build .venv

@@ -1,0 +1,57 @@
+"""Runs in a pod: makes the calls it reads from standard input with the openai SDK."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import sys
+from typing import Any
+
+import openai
+
+
+def main() -> None:
+    """Read {base_url, api_key, model, parallel, calls}; print one JSON list."""
+    job = json.load(sys.stdin)
+    client = openai.OpenAI(
+        base_url=job["base_url"] + "/v1", api_key=job["api_key"], max_retries=0, timeout=120
+    )
+    with concurrent.futures.ThreadPoolExecutor(job.get("parallel", 1)) as pool:
+        answers = list(pool.map(lambda call: perform(client, job["model"], call), job["calls"]))
+    print(json.dumps(answers))
+
+
+def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str, Any]:
+    """One call; an API error becomes a value with its status and code."""
+    headers = {"x-session-id": call["session"]} if "session" in call else {}
+    options = {"model": model, "temperature": 0, "extra_headers": headers, **call["body"]}
+    api = client.chat.completions if "messages" in call["body"] else client.completions
+    try:
+        raw = api.with_raw_response.create(**options)
+        answer: dict[str, Any] = {"pod": raw.headers.get("x-rwkv-pod")}
+        if options.get("stream"):
+            return answer | read_stream(raw.parse())
+        choice = raw.parse().choices[0]
+        text = choice.message.content if "messages" in call["body"] else choice.text
+        return answer | {"text": text, "finish": choice.finish_reason}
+    except openai.APIStatusError as error:
+        body = error.body if isinstance(error.body, dict) else {}
+        return {"status": error.status_code, "code": body.get("code"), "text": error.message}
+    except (openai.APIConnectionError, openai.APIError) as error:
+        return {"broken": f"{type(error).__name__}: {error}"}
+
+
+def read_stream(stream: Any) -> dict[str, Any]:
+    """Collect a stream: its text, how many chunks had text, how it finished."""
+    pieces: list[str] = []
+    finish = None
+    for chunk in stream:
+        choice = chunk.choices[0]
+        delta = choice.delta.content if hasattr(choice, "delta") else choice.text
+        pieces += [delta] if delta else []
+        finish = choice.finish_reason or finish
+    return {"text": "".join(pieces), "chunks": len(pieces), "finish": finish}
+
+
+if __name__ == "__main__":
+    main()

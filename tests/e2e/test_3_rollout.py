@@ -1,0 +1,60 @@
+"""A rolling update under streams, with the operator killed in the middle of it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+
+import installation
+import pytest
+from kube import wait_for
+from world import World
+
+pytestmark = pytest.mark.cluster
+
+
+def long_stream(session: str) -> dict[str, object]:
+    """A stream that outlasts the moment at which its pod is told to go."""
+    body = {
+        "prompt": "User: Tell me a joke.\n\nAssistant:",
+        "stream": True,
+        "max_tokens": 1200,
+        "extra_body": {"ignore_eos": True, "min_tokens": 1200},
+    }
+    return {"session": session, "body": body}
+
+
+def test_a_rolling_update_breaks_no_stream_and_survives_an_operator_restart(chat: World) -> None:
+    before = {name: pod["metadata"]["uid"] for name, pod in chat.engine_pods().items()}
+    calls = [long_stream(f"session-{number}") for number in range(6)]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        streams = pool.submit(chat.call, *calls, parallel=len(calls))
+        wait_for(lambda: running(chat) >= len(calls), "every stream to be running", timeout=60)
+        patch = json.dumps({"spec": {"engine": {"maxNumSeqs": 12}}})
+        chat.kube.run("patch", "rwkv", "chat", "--type=merge", "-p", patch)
+        wait_for(lambda: old_pod_is_going(chat), "the rollout to begin", timeout=60)
+        place = ["-n", installation.NAMESPACE]
+        chat.kube.run("delete", "pod", *place, "-l", "app.kubernetes.io/name=rwkv-operator")
+        answers = streams.result()
+    for answer in answers:
+        assert answer.get("finish") == "length", answer
+        assert answer["chunks"] > 1000, answer
+    assert {answer["pod"] for answer in answers} == set(before), "the streams used one pod only"
+    chat.wait_ready()
+    after = {name: pod["metadata"]["uid"] for name, pod in chat.engine_pods().items()}
+    assert set(after) == set(before)
+    assert not set(after.values()) & set(before.values()), "a pod of the old template is left"
+
+
+def running(world: World) -> int:
+    """Requests that the engines are working on, by their own reports."""
+    total = 0
+    for name in world.engine_pods():
+        path = f"/api/v1/namespaces/default/pods/{name}:8001/proxy/report"
+        total += json.loads(world.kube.run("get", "--raw", path))["requests"]["running"]
+    return total
+
+
+def old_pod_is_going(world: World) -> bool:
+    """Whether Kubernetes has told a pod to end."""
+    return any("deletionTimestamp" in pod["metadata"] for pod in world.engine_pods().values())

@@ -1,0 +1,115 @@
+"""The cluster under end-to-end test: calls from a client pod, waits that say what was seen."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from typing import Any
+
+import installation
+from kube import Kube, condition, wait_for
+
+SCRIPT = (installation.ROOT / "tests" / "e2e" / "client_script.py").read_text()
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """The cluster under test and what was put into it."""
+
+    kube: Kube
+    images: dict[str, str]
+
+    def call(
+        self,
+        *calls: dict[str, Any],
+        url: str = "http://chat",
+        key: str = "",
+        parallel: int = 1,
+    ) -> list[dict[str, Any]]:
+        """Make calls with the openai SDK from the client pod."""
+        job = {
+            "base_url": url,
+            "api_key": key or self.api_key(),
+            "model": "chat",
+            "parallel": parallel,
+            "calls": list(calls),
+        }
+        command = ["exec", "-i", "client", "--", "python3", "-c", SCRIPT]
+        output = self.kube.run(*command, stdin=json.dumps(job), timeout=300)
+        answers: list[dict[str, Any]] = json.loads(output)
+        return answers
+
+    def api_key(self, name: str = "chat") -> str:
+        """The generated key of a deployment."""
+        data = self.kube.get("secret", f"{name}-api-key")["data"]
+        return base64.b64decode(next(iter(data.values()))).decode()
+
+    def wait_ready(self, name: str = "chat", timeout: float = 420) -> dict[str, Any]:
+        """Wait until the deployment is Ready at its current generation."""
+
+        def ready() -> dict[str, Any]:
+            obj = self.kube.get("rwkv", name)
+            found = condition(obj, "Ready")
+            current = found.get("observedGeneration") == obj["metadata"]["generation"]
+            if found.get("status") == "True" and current:
+                return obj
+            return {}
+
+        try:
+            return wait_for(ready, f"rwkv/{name} to be Ready", timeout, every=1)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.report(name)}") from None
+
+    def wait_condition(
+        self, name: str, kind: str, status: str, reason: str, timeout: float = 120
+    ) -> str:
+        """Wait for a condition with that status and reason; returns its message."""
+
+        def found() -> dict[str, Any]:
+            seen = condition(self.kube.get("rwkv", name), kind)
+            fits = seen.get("status") == status and seen.get("reason") == reason
+            return seen if fits else {}
+
+        try:
+            message: str = wait_for(found, f"{kind}={status} {reason}", timeout)["message"]
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.report(name)}") from None
+        return message
+
+    def report(self, name: str) -> str:
+        """What a person would look at when it doesn't get ready."""
+        pods = self.kube.run("get", "pods", "-A", "-o", "wide")
+        status = self.kube.run("get", "rwkv", name, "-o", "jsonpath={.status}")
+        logs = self.kube.logs(
+            "-l", f"serving.rwkv.dev/deployment={name}", "--all-containers", "--tail=25"
+        )
+        operator = self.kube.logs("-n", installation.NAMESPACE, "deploy/rwkv-operator", "--tail=40")
+        return f"{pods}\n{status}\n{logs}\n{operator}"
+
+    def engine_pods(self, name: str = "chat") -> dict[str, dict[str, Any]]:
+        """The engine pods by name."""
+        selector = f"serving.rwkv.dev/deployment={name},serving.rwkv.dev/component=engine"
+        return {pod["metadata"]["name"]: pod for pod in self.kube.items("pods", "-l", selector)}
+
+    def router_urls(self, name: str = "chat") -> list[str]:
+        """The address of each router pod."""
+        selector = f"serving.rwkv.dev/deployment={name},serving.rwkv.dev/component=router"
+        pods = self.kube.items("pods", "-l", selector)
+        return [f"http://{pod['status']['podIP']}:8080" for pod in pods]
+
+
+def deployment(name: str, **model_source: Any) -> dict[str, Any]:
+    """A small deployment of one engine and one router."""
+    return {
+        "apiVersion": "serving.rwkv.dev/v1alpha1",
+        "kind": "RWKVDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "model": {"source": model_source or {"bundled": {"name": "tiny-recall"}}},
+            "hardware": {"stack": "cpu"},
+            "replicas": 1,
+            "routing": {"replicas": 1},
+            "state": {"store": {"ephemeral": {}}},
+        },
+    }
