@@ -131,6 +131,14 @@ class Fields:
                 raise InvalidSpec(f"{self.at(key)}[{index}]", value, "a text")
         return tuple(values)
 
+    def integers(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        values = self._items(key)
+        for index, value in enumerate(values):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidSpec(f"{self.at(key)}[{index}]", value, "a whole number")
+        return tuple(values)
+
     def text_map(self, key: str) -> Mapping[str, str]:
         """An object whose values are strings."""
         child = self.child(key)

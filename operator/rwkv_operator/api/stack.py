@@ -20,7 +20,6 @@ class Supports:
 
     devices_per_replica: tuple[int, ...] = ()
     dtypes: tuple[str, ...] = ()
-    quantization: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
 
 
@@ -35,10 +34,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Stack:
-    """One RWKVHardwareStack.
-
-    `node_requirements` and `runtime_requirements` are kept as they are written in the resource.
-    """
+    """One RWKVHardwareStack; `runtime_requirements` are kept as they are written in it."""
 
     name: str
     uid: str
@@ -46,7 +42,6 @@ class Stack:
     vendor: str
     engine_image: str
     resource_name: str | None = None
-    node_requirements: tuple[Mapping[str, Any], ...] = ()
     runtime_requirements: Mapping[str, Any] = field(default_factory=dict)
     supports: Supports = Supports()
     evidence: Evidence = Evidence()
@@ -77,7 +72,6 @@ def parse_stack(obj: Mapping[str, Any]) -> Stack:
         vendor=spec.choice("vendor", VENDORS, ""),
         engine_image=spec.text("engineImage"),
         resource_name=spec.optional_text("resourceName"),
-        node_requirements=spec.raw_list("nodeRequirements"),
         runtime_requirements=spec.raw_map("runtimeRequirements"),
         supports=_parse_supports(spec.child("supports")),
         evidence=_parse_evidence(spec.child("evidence")),
@@ -89,11 +83,9 @@ def parse_stack(obj: Mapping[str, Any]) -> Stack:
 
 
 def _parse_supports(supports: Fields) -> Supports:
-    devices = supports.values.get("devicesPerReplica") or ()
     return Supports(
-        devices_per_replica=tuple(int(count) for count in devices),
+        devices_per_replica=supports.integers("devicesPerReplica"),
         dtypes=supports.texts("dtypes"),
-        quantization=supports.texts("quantization"),
         formats=supports.texts("formats"),
     )
 

@@ -1,0 +1,96 @@
+"""engine.yaml, version 1: what the operator tells `rwkv-server serve`.
+
+The server's `settings` reads it and refuses keys it doesn't know; a contract test holds the two
+together. Only what changes an engine's behaviour belongs here, because a changed file means new
+pods: the number of replicas does not.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any, Final
+
+import yaml
+
+from rwkv_operator import names
+from rwkv_operator.api import spec
+from rwkv_operator.manifests.context import Context
+from rwkv_operator.manifests.metadata import build_metadata
+
+VERSION: Final = 1
+FILE: Final = "engine.yaml"
+CONFIG_PATH: Final = "/etc/rwkv"
+INTERNAL_KEY_PATH: Final = "/etc/rwkv-internal"
+STATE_PATH: Final = "/var/lib/rwkv/state"
+MODEL_PATH: Final = "/models"
+BUNDLED_PATH: Final = "/opt/rwkv/models"
+
+ROUTER_CHECK_SECONDS: Final = 1
+"""How often a router asks an engine whether it is ready; the drain waits for three of these."""
+
+
+def build_engine_config(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
+    """The ConfigMap with engine.yaml."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": build_metadata(dep, names.engine(dep.name), "engine"),
+        "data": {FILE: render(dep, ctx)},
+    }
+
+
+def render(dep: spec.Deployment, ctx: Context) -> str:
+    """Text of engine.yaml."""
+    model, engine, stack = dep.spec.model, dep.spec.engine, ctx.stack
+    source, path = _source(model.source)
+    document = {
+        "version": VERSION,
+        "deployment": {"namespace": dep.namespace, "name": dep.name},
+        "model": {
+            "servedName": model.served_name,
+            "source": source,
+            "path": path,
+            "format": model.format,
+            "dtype": model.dtype,
+            "maxModelLen": model.max_model_len,
+        },
+        "stack": {
+            "name": stack.name,
+            "vendor": stack.vendor,
+            "packages": dict(stack.packages),
+        },
+        "engine": {
+            "tensorParallelSize": dep.spec.hardware.devices_per_replica,
+            "maxNumSeqs": engine.max_num_seqs,
+            "maxNumBatchedTokens": engine.max_num_batched_tokens,
+            "quantization": "None",
+            "extraArgs": list(engine.extra_args),
+        },
+        "state": {"store": _store(dep.spec.state.store), "path": STATE_PATH},
+        "http": {
+            "port": names.PORT_ENGINE,
+            "internalKeyFile": f"{INTERNAL_KEY_PATH}/{names.INTERNAL_KEY}",
+        },
+        "ops": {"port": names.PORT_ENGINE_OPS},
+        "drain": {
+            "routerCheckIntervalSeconds": ROUTER_CHECK_SECONDS,
+            "shutdownTimeoutSeconds": engine.shutdown_timeout_seconds,
+        },
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _source(source: spec.Source) -> tuple[str, str]:
+    match source:
+        case spec.BundledSource(name):
+            return "bundled", posixpath.join(BUNDLED_PATH, name)
+        case spec.PersistentVolumeClaimSource(_, path):
+            return "persistentVolumeClaim", posixpath.normpath(posixpath.join(MODEL_PATH, path))
+
+
+def _store(store: spec.Store) -> str:
+    match store:
+        case spec.PerPodStore():
+            return "perPod"
+        case spec.EphemeralStore():
+            return "ephemeral"
