@@ -1,0 +1,112 @@
+"""`rwkv-server`: the commands of an engine pod.
+
+    serve    run the engine until it is asked to end
+    drain    Kubernetes' preStop hook: wait until every answer is complete
+    check    check the model's files and say what they are
+    version  print the version
+
+Objects are built here and passed on. Commands import what they need when they run, so that `drain`
+starts quickly in a busy pod.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rwkv_server.errors import ServerError
+
+CONFIG = Path("/etc/rwkv/engine.yaml")
+TERMINATION_LOG = Path("/dev/termination-log")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s rwkv-server: %(message)s",
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        return int(options.run(options))
+    except ServerError as error:
+        from rwkv_server.parent import termination
+
+        termination.write_message(error, options.termination_log)
+        print(f"rwkv-server: {error.reason}: {error.message}", file=sys.stderr, flush=True)
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rwkv-server", description=__doc__.splitlines()[0])
+    parser.set_defaults(termination_log=TERMINATION_LOG)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    configured = argparse.ArgumentParser(add_help=False)
+    configured.add_argument("--config", type=Path, default=CONFIG, help="engine.yaml")
+
+    serve = commands.add_parser("serve", parents=[configured], help="run the engine")
+    serve.add_argument(
+        "--termination-log",
+        type=Path,
+        default=TERMINATION_LOG,
+        help="existing file for the reason of a failure",
+    )
+    serve.set_defaults(run=_serve)
+    drain = commands.add_parser("drain", parents=[configured], help="wait for open answers")
+    drain.set_defaults(run=_drain)
+    check = commands.add_parser("check", parents=[configured], help="check the model's files")
+    check.set_defaults(run=_check)
+    commands.add_parser("version", help="print the version").set_defaults(run=_version)
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from rwkv_server import settings
+    from rwkv_server.metrics import Metrics
+    from rwkv_server.parent import serve
+    from rwkv_server.parent.status import Status
+
+    config = settings.read_settings(options.config)
+    key = serve.read_key(Path(config.http.internal_key_file))
+    asyncio.run(serve.Parent(config, key, Status(), Metrics()).run())
+    return 0
+
+
+def _drain(options: argparse.Namespace) -> int:
+    from rwkv_server import settings
+    from rwkv_server.parent import drain_command
+
+    config = settings.read_settings(options.config)
+    wait_s = config.drain.longest_seconds + 5
+    print(drain_command.run_drain(config.ops.port, wait_s), flush=True)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    import json
+
+    from rwkv_server import settings
+    from rwkv_server.preflight import model
+
+    config = settings.read_settings(options.config)
+    info = model.check_model(config.model, config.stack.vendor, lambda percent: None)
+    print(json.dumps({**vars(info), "path": str(info.path)}, indent=2))
+    return 0
+
+
+def _version(options: argparse.Namespace) -> int:
+    from importlib import metadata
+
+    print(metadata.version("rwkv-operator"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The server's exceptions, each with the exit code and the reason that a pod ends with.
+
+    ServerError
+    ├── ConfigInvalid      64  engine.yaml says something this server can't do
+    ├── ModelError
+    │   ├── ModelInvalid   65  the files are there, but aren't an RWKV-7 we can serve
+    │   └── ModelNotFound  66
+    ├── EngineFailed       70  the vLLM child died or never came up
+    ├── StoreError         74  reported while serving: generation works without a store
+    │   ├── StoreUnreachable
+    │   └── StoreDenied
+    └── RuntimeMismatch    78  the container holds other packages than the stack promises
+
+The reason is what the operator reads in the termination message; it is part of the contract.
+Nothing here may import another module of this package.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Union
+
+Fact = Union[str, int, "dict[str, str]", "list[int]", None]
+
+
+class ServerError(Exception):
+    """Base of everything that ends the server on purpose.
+
+    Attributes:
+        message: one line: what, which object, what to do.
+        found: what is there, if the error compares two facts.
+        wanted: what would be accepted.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, message: str, *, found: Fact = None, wanted: Fact = None) -> None:
+        """Keep the message and both facts."""
+        super().__init__(message)
+        self.message = message
+        self.found = found
+        self.wanted = wanted
+
+    @property
+    def reason(self) -> str:
+        """The class name: the operator's condition reason."""
+        return type(self).__name__
+
+
+class ConfigInvalid(ServerError):
+    """A field of engine.yaml can't be used."""
+
+    exit_code = 64
+
+
+class ModelError(ServerError):
+    """Base of what can be wrong with a model's files."""
+
+    exit_code = 65
+
+
+class ModelInvalid(ModelError):
+    """The model's files can't be served as an RWKV-7."""
+
+
+class ModelNotFound(ModelError):
+    """There is no model at the configured path."""
+
+    exit_code = 66
+
+
+class EngineFailed(ServerError):
+    """The engine process died, or the parent couldn't run it."""
+
+
+class StoreError(ServerError):
+    """Base of what the probe of the state directory can meet."""
+
+    exit_code = 74
+
+
+class StoreUnreachable(StoreError):
+    """The directory is missing, full, broken or doesn't answer."""
+
+
+class StoreDenied(StoreError):
+    """The directory is there, but this user may not write to it."""
+
+
+class RuntimeMismatch(ServerError):
+    """Installed packages differ from the hardware stack's."""
+
+    exit_code = 78

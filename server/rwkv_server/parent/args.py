@@ -1,0 +1,106 @@
+"""The child's command line and environment: engine.yaml and the model's facts in, lists out.
+
+Pure, so that a table can test it. The key never appears in the command line, which any process may
+read; it travels in the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from rwkv_server.errors import ConfigInvalid
+from rwkv_server.parent.extra_args import parse_extra_args
+from rwkv_server.preflight.model import ModelInfo
+from rwkv_server.settings import Settings
+
+MODULE = "vllm.entrypoints.openai.api_server"
+MIDDLEWARE = "rwkv_server.web.gate.Gate"
+QUIET_PATHS = "/health,/metrics"
+
+# One thread beats two for models whose step is shorter than OpenMP's own barrier.
+TINY_PARAMETERS = 50_000_000
+# Slots beyond maxNumSeqs: vLLM keeps one block as the null block, and rounds down.
+SPARE_SLOTS = 2
+MEBIBYTE = 1 << 20
+
+# Variables that would open vLLM up, should an image or a pod template carry them.
+NEVER_INHERITED = frozenset(
+    {
+        "VLLM_ALLOW_INSECURE_SERIALIZATION",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+        "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
+        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
+        "VLLM_SERVER_DEV_MODE",
+    }
+)
+
+
+def child_args(settings: Settings, model: ModelInfo) -> list[str]:
+    """The whole command line of the vLLM child.
+
+    Raises:
+        ConfigInvalid: `engine.extraArgs` holds a flag that may not be set, or two sizes disagree.
+    """
+    engine = settings.engine
+    if engine.max_num_batched_tokens < engine.max_num_seqs:
+        raise ConfigInvalid(
+            "engine.maxNumBatchedTokens is smaller than engine.maxNumSeqs: "
+            "a step has at least one token for each sequence",
+            found=engine.max_num_batched_tokens,
+            wanted=f"at least {engine.max_num_seqs}",
+        )
+    flags = {
+        "model": str(model.path),
+        "served-model-name": settings.model.served_name,
+        "host": "0.0.0.0",
+        "port": settings.http.port,
+        "dtype": model.dtype,
+        "load-format": "safetensors",
+        "max-model-len": settings.model.max_model_len,
+        "max-num-seqs": engine.max_num_seqs,
+        "max-num-batched-tokens": engine.max_num_batched_tokens,
+        "tensor-parallel-size": engine.tensor_parallel_size,
+        "kv-cache-memory-bytes": cache_bytes(model.state_bytes, engine.max_num_seqs),
+        "middleware": MIDDLEWARE,
+        "disable-access-log-for-endpoints": QUIET_PATHS,
+    }
+    switches = ["--no-enable-prefix-caching", "--disable-fastapi-docs"]
+    if settings.stack.vendor == "cpu":
+        # The image has no compiler for torch.compile, and eager is as fast at these sizes.
+        switches.append("--enforce-eager")
+    return [
+        sys.executable,
+        "-m",
+        MODULE,
+        *(f"--{name}={value}" for name, value in flags.items()),
+        *switches,
+        *parse_extra_args(engine.extra_args),
+    ]
+
+
+def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str) -> dict[str, str]:
+    """The child's environment: the parent's, then what must hold whatever a pod brings."""
+    kept = {name: value for name, value in inherited.items() if name not in NEVER_INHERITED}
+    fixed = {
+        "VLLM_API_KEY": key,
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if vendor == "cpu":
+        fixed |= {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    return kept | fixed
+
+
+def cache_bytes(state_bytes: int, max_num_seqs: int) -> int:
+    """Bytes of the state cache, in whole mebibytes."""
+    wanted = state_bytes * (max_num_seqs + SPARE_SLOTS)
+    return -(-wanted // MEBIBYTE) * MEBIBYTE
+
+
+def compute_threads(cores: int, parameters: int) -> int:
+    """OpenMP threads of the engine's worker: never more than whole cores of quota."""
+    return 1 if parameters < TINY_PARAMETERS else cores

@@ -1,0 +1,67 @@
+"""The drain: let the router notice, let every answer finish, and only then allow the end.
+
+From its first moment /readyz says 503. Requests that still arrive are served, because the router
+learns of it only by its next checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rwkv_server.parent.engine_http import Load
+from rwkv_server.parent.status import Status
+from rwkv_server.settings import Drain
+
+POLL_S = 0.2
+
+log = logging.getLogger(__name__)
+
+
+class Drainer:
+    """Runs the drain once, however often it is asked for."""
+
+    def __init__(
+        self, settings: Drain, status: Status, load: Callable[[], Awaitable[Load | None]]
+    ) -> None:
+        """Keep what the drain needs; `load` gives None when the child can't tell."""
+        self._settings = settings
+        self._status = status
+        self._load = load
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the drain if it hasn't begun."""
+        if self._task is None:
+            served = self._status.healthy
+            self._status.draining = True
+            self._task = asyncio.create_task(self._run(served))
+
+    async def finish(self) -> None:
+        """Begin it if needed and wait for its end."""
+        self.start()
+        assert self._task is not None
+        await self._task
+
+    async def _run(self, served: bool) -> None:
+        if served:
+            self._status.enter("Draining", "waiting until the router sends no new requests")
+            await asyncio.sleep(self._settings.notice_seconds)
+            await self._wait_for_answers()
+        self._status.drained = True
+
+    async def _wait_for_answers(self) -> None:
+        deadline = self._status.elapsed_s + self._settings.shutdown_timeout_seconds
+        while not self._status.child_died:
+            load = await self._load()
+            if load is not None and load.in_flight == 0:
+                self._status.enter("Draining", "every answer is complete")
+                return
+            count = "an unknown number of" if load is None else load.in_flight
+            if self._status.elapsed_s >= deadline:
+                log.warning("the drain ran out of time with %s requests in flight", count)
+                self._status.enter("Draining", f"ran out of time with {count} requests in flight")
+                return
+            self._status.enter("Draining", f"waiting for {count} requests in flight")
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,45 @@
+"""The pod's last words: a JSON object in the file that Kubernetes reads when a container ends.
+
+The operator turns them into a condition, so they must stay JSON within the kubelet's 4096 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rwkv_server.errors import Fact, ServerError
+
+LIMIT = 4096
+_FACT_LIMIT = 1000
+
+
+def build_message(error: ServerError, limit: int = LIMIT) -> bytes:
+    """At most `limit` bytes of JSON: {reason, message, found, wanted}."""
+    words = {
+        "reason": error.reason,
+        "message": error.message,
+        "found": _bounded(error.found),
+        "wanted": _bounded(error.wanted),
+    }
+    encoded = _encode(words)
+    while len(encoded) > limit:
+        kept = len(str(words["message"])) - max(1, (len(encoded) - limit) // 4) - 1
+        words["message"] = error.message[: max(kept, 0)] + "…"
+        encoded = _encode(words)
+    return encoded
+
+
+def write_message(error: ServerError, path: Path) -> None:
+    """Write the last words, if Kubernetes made the file: outside a pod there is nobody to read."""
+    if path.is_file():
+        path.write_bytes(build_message(error))
+
+
+def _encode(words: dict[str, Fact]) -> bytes:
+    return json.dumps(words, ensure_ascii=False).encode("utf-8", errors="replace")
+
+
+def _bounded(fact: Fact) -> Fact:
+    text = json.dumps(fact, ensure_ascii=False)
+    return fact if len(text.encode("utf-8", "replace")) <= _FACT_LIMIT else text[:200] + "…"

@@ -1,0 +1,92 @@
+"""Probe the state directory: write, sync, read back and delete one small file.
+
+A store that fails is reported, never fatal: conversations go on without saved states. These calls
+block, for as long as a network volume hangs: callers bring the thread and the timeout.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rwkv_server.errors import StoreDenied, StoreError, StoreUnreachable
+
+Kind = Literal["perPod", "ephemeral"]
+
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+HOLDS = {
+    "perPod": ("PerPod", "states are kept on this pod's own volume"),
+    "ephemeral": ("Ephemeral", "states end with the pod: its directory is an emptyDir"),
+}
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What the last probe found; `reason` and `message` go into StateStoreReady."""
+
+    kind: Kind
+    ok: bool
+    reason: str
+    message: str
+
+
+def probe_directory(path: Path, owner: str) -> None:
+    """Write, sync, read and delete `path/.rwkv-probe.<owner>`.
+
+    Raises:
+        StoreDenied: this user may not write there.
+        StoreUnreachable: anything else, with the system's own words.
+    """
+    probe = path / f".rwkv-probe.{owner}"
+    content = secrets.token_bytes(64)
+    try:
+        _write_synced(probe, content)
+        _sync_directory(path)
+        found = probe.read_bytes()
+        probe.unlink()
+    except OSError as error:
+        raise _translated(error, path) from None
+    if found != content:
+        raise StoreUnreachable(f"{path} gave back other bytes than were written to it")
+
+
+def report_store(kind: Kind, path: Path, owner: str) -> StoreReport:
+    """Probe the directory and say what came out."""
+    try:
+        probe_directory(path, owner)
+    except StoreError as error:
+        return StoreReport(kind, False, error.reason, error.message)
+    reason, message = HOLDS[kind]
+    return StoreReport(kind, True, reason, message)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    handle = os.open(path, flags, 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _translated(error: OSError, path: Path) -> StoreError:
+    words = f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, 'unknown')})"
+    if error.errno in DENIED:
+        return StoreDenied(
+            f"{path} can't be written by uid {os.getuid()}: {words}. "
+            "Check the volume's owner, fsGroup and read-only flag."
+        )
+    return StoreUnreachable(f"{path}: {words}")

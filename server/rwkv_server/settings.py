@@ -1,0 +1,205 @@
+"""engine.yaml, version 1: what the operator tells an engine pod, as frozen values.
+
+The operator renders this file and never imports this module; a contract test parses what it
+renders. Unknown keys are refused, so that a newer operator's field can't be ignored in silence.
+No defaults here: the operator fills them in, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from rwkv_server.errors import ConfigInvalid
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("an absolute path")
+    return path
+
+
+def _version(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise ValueError("a version as PEP 440 writes it") from None
+    return text
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Positive = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+PackageVersion = Annotated[str, AfterValidator(_version)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        protected_namespaces=(),
+    )
+
+
+class Deployment(_Section):
+    """The RWKVDeployment this pod belongs to."""
+
+    namespace: Name
+    name: Name
+
+
+class Model(_Section):
+    """Where the weights are and how to serve them."""
+
+    served_name: Name
+    source: Literal["bundled", "persistentVolumeClaim"]
+    path: AbsolutePath
+    format: Literal["Auto", "SafeTensors", "PTH"]
+    dtype: Literal["Auto", "Float32", "BFloat16", "Float16"]
+    max_model_len: Positive
+
+
+class Stack(_Section):
+    """The hardware stack and the packages it promises, each at one exact version."""
+
+    name: Name
+    vendor: Literal["cpu", "nvidia", "ascend"]
+    packages: dict[str, PackageVersion]
+
+
+class Engine(_Section):
+    """vLLM's own settings."""
+
+    tensor_parallel_size: Positive
+    max_num_seqs: Positive
+    max_num_batched_tokens: Positive
+    quantization: Literal["None"]
+    extra_args: list[str]
+
+
+class State(_Section):
+    """The directory for saved states."""
+
+    store: Literal["perPod", "ephemeral"]
+    path: AbsolutePath
+
+
+class Http(_Section):
+    """The OpenAI port and the file with the key that the router sends."""
+
+    port: Port
+    internal_key_file: AbsolutePath
+
+
+class Ops(_Section):
+    """The port for probes, metrics and the drain."""
+
+    port: Port
+
+
+class Drain(_Section):
+    """Bounds of the drain, in seconds."""
+
+    router_check_interval_seconds: Positive
+    shutdown_timeout_seconds: Positive
+
+    @property
+    def notice_seconds(self) -> int:
+        """How long a router may take to see that a pod drains: three of its checks."""
+        return 3 * self.router_check_interval_seconds
+
+    @property
+    def longest_seconds(self) -> int:
+        """How long a drain takes at most."""
+        return self.notice_seconds + self.shutdown_timeout_seconds
+
+
+class Settings(_Section):
+    """The whole of engine.yaml."""
+
+    version: Literal[1]
+    deployment: Deployment
+    model: Model
+    stack: Stack
+    engine: Engine
+    state: State
+    http: Http
+    ops: Ops
+    drain: Drain
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """PyYAML keeps the last of two equal keys; here that is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def parse_settings(text: str) -> Settings:
+    """Parse engine.yaml.
+
+    Raises:
+        ConfigInvalid: naming the first field that is wrong, what it holds and what it should.
+    """
+    try:
+        data = yaml.load(text, _StrictLoader)
+    except yaml.YAMLError as error:
+        raise ConfigInvalid(f"engine.yaml is not YAML: {_one_line(str(error))}") from None
+    if not isinstance(data, Mapping):
+        raise ConfigInvalid(
+            "engine.yaml holds no mapping", found=type(data).__name__, wanted="a mapping"
+        )
+    try:
+        return Settings.model_validate(data)
+    except pydantic.ValidationError as error:
+        raise _invalid(error) from None
+
+
+def read_settings(path: Path) -> Settings:
+    """Read and parse the file at `path`; errors as `parse_settings`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigInvalid(f"{path} can't be read: {reason}") from None
+    return parse_settings(text)
+
+
+def _invalid(error: pydantic.ValidationError) -> ConfigInvalid:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        wanted, found = "no such key", "an unknown key"
+    elif first["type"] == "missing":
+        wanted, found = "a value", "nothing"
+    else:
+        wanted = first["msg"].removeprefix("Value error, ")
+        found = _shown(first["input"])
+    return ConfigInvalid(
+        f"engine.yaml: {field}: found {found}, wanted {wanted}", found=found, wanted=wanted
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,117 @@
+"""Look at a request's JSON before vLLM does.
+
+Fields that steer vLLM's internals are refused wherever vLLM would pick them up, and so is JSON that
+two parsers can read in two ways: the router keys sessions on the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+from starlette.types import Message, Receive
+
+from rwkv_server.web.errors import Refusal
+
+MAX_BODY_BYTES = 64 << 20
+
+FORBIDDEN = ("kv_transfer_params", "ec_transfer_params", "cache_salt")
+CARRIER = "vllm_xargs"
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+async def read_body(receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes | None:
+    """The whole request body, or None if the client went away; 413 above `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise Refusal(
+                413, "request_too_large", f"The request body is larger than {limit} bytes."
+            )
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """A channel that gives `body` first and then whatever `receive` has, such as a disconnect."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return receive_again
+
+
+def check_body(body: bytes) -> None:
+    """Raise a Refusal with 400 if vLLM must not see this body."""
+    request = _parse(body)
+    if not isinstance(request, dict):
+        raise Refusal(400, "invalid_json", "The request body must be a JSON object.")
+    carried = request.get(CARRIER)
+    for name in FORBIDDEN:
+        if name in request:
+            _refuse_field(name)
+        if isinstance(carried, dict) and name in carried:
+            _refuse_field(f"{CARRIER}.{name}")
+    if _SURROGATE.search(body):
+        _check_text(request)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        text = body.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid_json", "The request body is not UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise Refusal(
+            400, "invalid_json", f"The request body is not JSON: {error.msg} at {error.pos}."
+        ) from None
+    except (RecursionError, ValueError):
+        raise Refusal(
+            400, "invalid_json", "The request body nests too deeply or holds too long a number."
+        ) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:100]
+        raise Refusal(
+            400, "duplicate_key", f"The key {json.dumps(twice)} is there twice.", param=twice
+        )
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Refusal(400, "invalid_json", f"{name} is not JSON.")
+
+
+def _refuse_field(name: str) -> NoReturn:
+    raise Refusal(
+        400, "unsupported_field", f"The field {name} can't be set by clients.", param=name
+    )
+
+
+def _check_text(value: Any) -> None:
+    """Refuse half of a surrogate pair: no tokenizer takes it, and vLLM answers 500."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting.extend(item.keys())
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, str) and any("\ud800" <= char <= "\udfff" for char in item):
+            raise Refusal(400, "invalid_json", "A string holds half of a surrogate pair.")
