@@ -1,0 +1,44 @@
+"""vLLM's general plugin: makes RWKV-7 known to every process of an engine.
+
+The entry point `vllm.general_plugins` names `register`; vLLM calls it in the API server, the engine
+core and each worker, and may call it twice.
+"""
+
+from __future__ import annotations
+
+from transformers import AutoConfig
+from vllm import ModelRegistry
+from vllm.config import VllmConfig
+
+from rwkv_server import vllm_compat
+from rwkv_server.model import config, hf_config, rwkv7
+
+
+def register() -> None:
+    """Register the config class, the model, its state backend and its limits."""
+    AutoConfig.register(config.MODEL_TYPE, hf_config.RWKV7HFConfig, exist_ok=True)
+    # The class and not its name: vLLM would start a Python process to look at a name.
+    ModelRegistry.register_model(config.ARCHITECTURE, rwkv7.RWKV7ForCausalLM)
+    vllm_compat.register_state_backend("rwkv_server.model.backend.RWKV7Backend")
+    vllm_compat.register_config_check(config.ARCHITECTURE, check_config)
+
+
+def check_config(vllm_config: VllmConfig) -> None:
+    """Refuse what this version doesn't do right, before anything is loaded.
+
+    Raises:
+        ValueError: naming the option and the value that works.
+    """
+    parallel = vllm_config.parallel_config
+    refused = {
+        "--tensor-parallel-size must be 1": parallel.tensor_parallel_size != 1,
+        "--pipeline-parallel-size must be 1": parallel.pipeline_parallel_size != 1,
+        "--no-enable-prefix-caching is needed": vllm_config.cache_config.enable_prefix_caching,
+        "speculative decoding must be off": vllm_config.speculative_config is not None,
+        "--enable-chunked-prefill is needed": (
+            not vllm_config.scheduler_config.enable_chunked_prefill
+        ),
+    }
+    for message, is_refused in refused.items():
+        if is_refused:
+            raise ValueError(f"RWKV-7: {message}")

@@ -1,0 +1,100 @@
+"""Writes a complete RWKV-7 model directory of any shape with seeded random weights.
+
+The weights are scaled so that decays, learning rates and gates spread over their ranges and logits
+are not flat: greedy tokens of two right implementations then agree for long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from rwkv_server.model import weights
+from rwkv_server.model.config import ARCHITECTURE, MODEL_TYPE, RWKV7Config
+
+TINY = RWKV7Config(320, 128, 3, 64, 512, 32, 32, 16, 64, 1e-5, False)
+SMALL = RWKV7Config(65536, 768, 12, 64, 3072, 64, 64, 32, 128, 1e-5, False)  # "0.1B"
+
+# name ending → (mean, spread); everything else is a matrix scaled by its inputs
+VECTORS = {
+    "norm.weight": (1.0, 0.1),
+    "norm.bias": (0.0, 0.1),
+    "w_lora.lora.2.bias": (-1.0, 2.0),
+    "a_lora.lora.2.bias": (0.0, 1.5),
+    "v_lora.lora.2.bias": (0.5, 1.0),
+    "k_k": (0.85, 0.1),
+    "k_a": (1.0, 0.1),
+    "r_k": (0.0, 0.3),
+}
+MATRICES = {"embeddings.weight": 1.0, "lm_head.weight": 0.12}
+
+
+def random_tensors(config: RWKV7Config, seed: int) -> dict[str, torch.Tensor]:
+    """Every tensor of the checkpoint, fp32, by its fla name."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in weights.expected_tensors(config).items():
+        noise = torch.randn(shape, generator=generator)
+        if name.rpartition(".")[2].startswith("x_"):
+            tensors[name] = torch.rand(shape, generator=generator)
+            continue
+        vector = next((v for end, v in VECTORS.items() if name.endswith(end)), None)
+        if vector is not None:
+            tensors[name] = vector[0] + vector[1] * noise
+            continue
+        scale = next((s for end, s in MATRICES.items() if name.endswith(end)), None)
+        tensors[name] = noise * (1 / math.sqrt(shape[-1]) if scale is None else scale)
+    return tensors
+
+
+def byte_tokenizer() -> dict[str, object]:
+    """A fast tokenizer's JSON: byte b is token b + 1, token 0 ends a document."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    letters = [chr(b if b in printable else next(others)) for b in range(256)]
+    end = {"id": 0, "content": "<|end|>", "single_word": False, "lstrip": False, "rstrip": False}
+    plain = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [end | {"normalized": False, "special": True}],
+        "pre_tokenizer": plain | {"use_regex": False},
+        "decoder": plain | {"use_regex": True},
+        "model": {
+            "type": "BPE",
+            "vocab": {"<|end|>": 0} | {letter: b + 1 for b, letter in enumerate(letters)},
+            "merges": [],
+        },
+    }
+
+
+def write_checkpoint(path: Path, config: RWKV7Config, seed: int) -> Path:
+    """Write the whole model directory and return it."""
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}
+    files = {
+        "config.json": {
+            "architectures": [ARCHITECTURE],
+            "model_type": MODEL_TYPE,
+            "eos_token_id": 0,
+            "torch_dtype": "float32",
+            **dataclasses.asdict(config),
+        },
+        "generation_config.json": {"eos_token_id": 0},
+        "tokenizer.json": byte_tokenizer(),
+        "tokenizer_config.json": tokenizer,
+    }
+    for name, content in files.items():
+        (path / name).write_text(json.dumps(content, indent=1))
+    save_file(random_tensors(config, seed), path / "model.safetensors")
+    return path
+
+
+if __name__ == "__main__":
+    directory, shape = sys.argv[1:]
+    write_checkpoint(Path(directory), {"tiny": TINY, "0.1b": SMALL}[shape], seed=1)
