@@ -2,7 +2,7 @@
 
     OperatorError
     ├── InvalidSpec     the user's object says something that can't be served
-    ├── ForeignObject   a child's name is taken by an object that isn't ours
+    ├── SettingsError   the operator was started with a setting that can't be used
     └── ClusterError    the API server refused or couldn't be reached
         └── Conflict    another field manager owns a field that we set
 
@@ -33,24 +33,12 @@ class InvalidSpec(OperatorError):
         super().__init__(f"{field}: found {self.found}, wanted {wanted}")
 
 
-class ForeignObject(OperatorError):
-    """An object with a child's name exists and isn't controlled by the deployment.
+class SettingsError(OperatorError):
+    """The operator itself was started with a setting that can't be used."""
 
-    Attributes:
-        kind: kind of the object.
-        name: its name.
-        owner: who controls it, as text.
-    """
-
-    def __init__(self, kind: str, name: str, owner: str) -> None:
-        """Keep who owns the name and say what to do."""
-        self.kind = kind
-        self.name = name
-        self.owner = owner
-        super().__init__(
-            f"{kind} {name} exists and is controlled by {owner}; "
-            "delete it or give the RWKVDeployment another name"
-        )
+    def __init__(self, variable: str, found: object, wanted: str) -> None:
+        """Name the environment variable, what it holds and what would be accepted."""
+        super().__init__(f"{variable}: found {found or 'nothing'}, wanted {wanted}")
 
 
 class ClusterError(OperatorError):

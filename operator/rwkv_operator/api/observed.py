@@ -1,0 +1,203 @@
+"""What was seen of one deployment in the cluster, as values: the input of every decision.
+
+`cluster/` fills these in; the readers of raw objects here are pure. What wasn't seen is absent or
+None: unknown is not the same as bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rwkv_operator.api.pods import Pod
+from rwkv_operator.api.stack import Stack
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A StatefulSet or Deployment: what its controller has done so far.
+
+    Attributes:
+        current: the controller has seen the newest version of the object.
+        pods, ready, updated: counts as the controller reports them.
+        revision: hash of the newest template, where the controller tells it.
+        refused: why the controller can't make pods, as Kubernetes says it.
+    """
+
+    name: str
+    wanted: int
+    current: bool
+    pods: int
+    ready: int
+    updated: int
+    revision: str | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """The model that an engine has checked."""
+
+    digest: str
+    state_bytes: int
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """The result of an engine's write-read-delete probe."""
+
+    ok: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """What an engine says about itself on its ops port."""
+
+    phase: str
+    message: str
+    percent: int | None = None
+    model: ModelReport | None = None
+    store: StoreReport | None = None
+
+
+@dataclass(frozen=True)
+class RouterReport:
+    """What a router pod says: the config that its agent applied, whether it sees engines."""
+
+    config_hash: str | None
+    sees_engine: bool
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """A warning that Kubernetes posted about a child."""
+
+    kind: str
+    name: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """An object that has a child's name and isn't ours."""
+
+    kind: str
+    name: str
+    owner: str
+
+    def text(self) -> str:
+        """Which object it is, whose, and what to do."""
+        return (
+            f"{self.kind} {self.name} exists and is controlled by {self.owner}; "
+            "delete it or give the RWKVDeployment another name"
+        )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A child that the API server refused."""
+
+    kind: str
+    name: str
+    message: str
+
+    def text(self) -> str:
+        """Which object it is and what the API server said."""
+        return f"{self.kind} {self.name} was refused: {self.message}"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything that the decisions about one deployment look at, besides its spec.
+
+    Attributes:
+        config_hash: hash of the router config that is wanted now.
+        reports: by name of the engine pod; missing means not reached.
+        routers_seen: by name of the router pod; missing means not reached.
+    """
+
+    stack: Stack | None = None
+    engines: Workload | None = None
+    routers: Workload | None = None
+    pods: tuple[Pod, ...] = ()
+    events: tuple[Event, ...] = ()
+    reports: Mapping[str, EngineReport] = field(default_factory=dict)
+    routers_seen: Mapping[str, RouterReport] = field(default_factory=dict)
+    foreign: tuple[Foreign, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    config_hash: str | None = None
+
+    def pods_of(self, component: str) -> tuple[Pod, ...]:
+        """Pods of one component that aren't going away, by name."""
+        chosen = (p for p in self.pods if p.component == component and not p.terminating)
+        return tuple(sorted(chosen, key=lambda pod: pod.name))
+
+
+def parse_workload(obj: Mapping[str, Any] | None) -> Workload | None:
+    """Read a StatefulSet or a Deployment."""
+    if obj is None:
+        return None
+    metadata = obj["metadata"]
+    status = obj.get("status") or {}
+    return Workload(
+        name=metadata["name"],
+        wanted=(obj.get("spec") or {}).get("replicas", 1),
+        current=status.get("observedGeneration", 0) >= metadata.get("generation", 1),
+        pods=status.get("replicas", 0),
+        ready=status.get("readyReplicas", 0),
+        updated=status.get("updatedReplicas", 0),
+        revision=status.get("updateRevision"),
+        refused=_replica_failure(status),
+    )
+
+
+def parse_event(obj: Mapping[str, Any]) -> Event:
+    """Read a core/v1 Event."""
+    about = obj.get("involvedObject") or {}
+    return Event(
+        kind=about.get("kind", ""),
+        name=about.get("name", ""),
+        reason=obj.get("reason", ""),
+        message=" ".join((obj.get("message") or "").split()),
+    )
+
+
+def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) -> EngineReport:
+    """Read an engine's `/progress` and `/report`."""
+    model = report.get("model")
+    store = report.get("store")
+    return EngineReport(
+        phase=str(progress["phase"]),
+        message=str(progress.get("message") or ""),
+        percent=progress.get("percent"),
+        model=model
+        and ModelReport(
+            digest=str(model["digest"]),
+            state_bytes=int(model["stateBytes"]),
+            vocab_size=int(model["vocabSize"]),
+        ),
+        store=store
+        and StoreReport(
+            ok=bool(store["ok"]),
+            reason=str(store["reason"]),
+            message=str(store.get("message") or ""),
+        ),
+    )
+
+
+def parse_router_report(status: Mapping[str, Any], sees_engine: bool) -> RouterReport:
+    """Read a router agent's `/status`, beside whether its proxy is ready."""
+    return RouterReport(status.get("configHash"), sees_engine, status.get("error"))
+
+
+def _replica_failure(status: Mapping[str, Any]) -> str | None:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason"))
+    return None

@@ -1,0 +1,137 @@
+"""What engine and router pods say about themselves on their ops ports.
+
+A pod that doesn't answer is unknown, never an error. What a pod said is remembered for a while, as
+long as none of its containers was started anew, so that one slow answer of a busy machine doesn't
+turn a serving deployment into an unknown one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import httpx
+
+from rwkv_operator import names
+from rwkv_operator.api import observed
+from rwkv_operator.api.pods import Pod
+
+_TIMEOUT: Final = httpx.Timeout(2.0)
+_REMEMBERED_SECONDS: Final = 60.0
+
+Report = TypeVar("Report", observed.EngineReport, observed.RouterReport)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Reports by name of the pod; a pod that is unknown is missing."""
+
+    engines: dict[str, observed.EngineReport] = field(default_factory=dict)
+    routers: dict[str, observed.RouterReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    instance: str
+    at: float
+    report: Any
+
+
+def build_http() -> httpx.AsyncClient:
+    """The client for pods: short timeouts, no proxy between pods of a cluster."""
+    limits = httpx.Limits(max_connections=64, max_keepalive_connections=0)
+    return httpx.AsyncClient(timeout=_TIMEOUT, limits=limits, trust_env=False)
+
+
+class PodReports:
+    """Asks all pods of a deployment at once."""
+
+    def __init__(self, http: httpx.AsyncClient, clock: Callable[[], float]) -> None:
+        """Ask with an HTTP client; measure ages with a monotonic clock."""
+        self._http = http
+        self._clock = clock
+        self._memory: dict[tuple[str, str], dict[str, _Memory]] = {}
+
+    async def ask(self, namespace: str, name: str, pods: Iterable[Pod]) -> Told:
+        """Reports of a deployment's pods; forgets pods that are no longer there."""
+        known = self._memory.get((namespace, name), {})
+        asked = [pod for pod in pods if pod.ip and not pod.terminating and pod.failure is None]
+        engines = [pod for pod in asked if pod.component == "engine"]
+        routers = [pod for pod in asked if pod.component == "router"]
+        from_engines, from_routers = await asyncio.gather(
+            self._ask_all(engines, self._ask_engine, known),
+            self._ask_all(routers, self._ask_router, known),
+        )
+        self._memory[namespace, name] = {**from_engines, **from_routers}
+        return Told(
+            {pod: memory.report for pod, memory in from_engines.items()},
+            {pod: memory.report for pod, memory in from_routers.items()},
+        )
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered of a deployment that is gone."""
+        self._memory.pop((namespace, name), None)
+
+    async def _ask_all(
+        self,
+        pods: list[Pod],
+        ask: Callable[[str], Awaitable[Report | None]],
+        known: dict[str, _Memory],
+    ) -> dict[str, _Memory]:
+        reports = await asyncio.gather(*(ask(_host(pod)) for pod in pods))
+        now = self._clock()
+        found: dict[str, _Memory] = {}
+        for pod, report in zip(pods, reports, strict=True):
+            before = known.get(pod.name)
+            if report is not None:
+                found[pod.name] = _Memory(pod.instance, now, report)
+            elif before is not None and _is_fresh(before, pod, now):
+                found[pod.name] = before
+        return found
+
+    async def _ask_engine(self, host: str) -> observed.EngineReport | None:
+        base = f"http://{host}:{names.PORT_ENGINE_OPS}"
+        progress, report = await asyncio.gather(
+            self._json(f"{base}/progress"), self._json(f"{base}/report")
+        )
+        if progress is None or report is None:
+            return None
+        try:
+            return observed.parse_engine_report(progress, report)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    async def _ask_router(self, host: str) -> observed.RouterReport | None:
+        agent, ready = await asyncio.gather(
+            self._json(f"http://{host}:{names.PORT_AGENT}/status"),
+            self._status(f"http://{host}:{names.PORT_ROUTER_OPS}/readyz"),
+        )
+        if agent is None or ready is None:
+            return None
+        return observed.parse_router_report(agent, sees_engine=ready == 200)
+
+    async def _json(self, url: str) -> dict[str, Any] | None:
+        try:
+            answer = await self._http.get(url)
+            value = answer.json() if answer.status_code == 200 else None
+        except (httpx.HTTPError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    async def _status(self, url: str) -> int | None:
+        try:
+            return (await self._http.get(url)).status_code
+        except httpx.HTTPError:
+            return None
+
+
+def _is_fresh(memory: _Memory, pod: Pod, now: float) -> bool:
+    return memory.instance == pod.instance and now - memory.at < _REMEMBERED_SECONDS
+
+
+def _host(pod: Pod) -> str:
+    address = ipaddress.ip_address(pod.ip or "")
+    return f"[{address}]" if address.version == 6 else str(address)

@@ -1,0 +1,111 @@
+"""Where a live object differs from what we set: the question before every write.
+
+Fields that we don't set are others' or defaults, and never differ. Lists whose items have a key in
+server-side apply are compared by it, so an item that somebody added is left alone there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+_LIST_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "containers": (("name",),),
+    "initContainers": (("name",),),
+    "env": (("name",),),
+    "volumes": (("name",),),
+    "imagePullSecrets": (("name",),),
+    "volumeMounts": (("mountPath",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
+    "ownerReferences": (("uid",),),
+}
+_KEY_DEFAULTS: Final = {"protocol": "TCP"}
+
+_QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
+_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|)")
+_UNITS: Final[Mapping[str, Decimal]] = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
+    **{f"{unit}i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
+}
+
+
+def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
+    """Paths of the fields that we set and that the live object has otherwise.
+
+    Args:
+        desired: the whole manifest as it would be applied.
+        live: the object as the API server shows it.
+    """
+    found: list[str] = []
+    _compare_maps(desired, live, "", found)
+    return tuple(found)
+
+
+def parse_quantity(text: object) -> Decimal | None:
+    """Value of a Kubernetes quantity; None where it isn't one."""
+    match = _QUANTITY.fullmatch(str(text))
+    return Decimal(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _compare(desired: Any, live: Any, path: str, found: list[str]) -> None:
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        _compare_maps(desired, live, path, found)
+    elif isinstance(desired, list | tuple) and isinstance(live, list | tuple):
+        _compare_lists(desired, live, path, found)
+    elif not _same_value(desired, live, path):
+        found.append(path)
+
+
+def _compare_maps(
+    desired: Mapping[str, Any], live: Mapping[str, Any], path: str, found: list[str]
+) -> None:
+    for key, value in desired.items():
+        _compare(value, live.get(key), f"{path}.{key}" if path else key, found)
+
+
+def _compare_lists(
+    desired: Sequence[Any], live: Sequence[Any], path: str, found: list[str]
+) -> None:
+    key = _list_key(path, desired)
+    if key is None:
+        if len(desired) != len(live):
+            found.append(path)
+            return
+        for index, (ours, theirs) in enumerate(zip(desired, live, strict=True)):
+            _compare(ours, theirs, f"{path}[{index}]", found)
+        return
+    by_key = {_item_key(item, key): item for item in live}
+    for item in desired:
+        name = _item_key(item, key)
+        _compare(item, by_key.get(name), f"{path}[{','.join(map(str, name))}]", found)
+
+
+def _same_value(desired: Any, live: Any, path: str) -> bool:
+    if desired == live:
+        return True
+    if live is None:
+        # The API server drops what is empty.
+        return desired is None or desired in ({}, [], (), "", False, 0)
+    if _QUANTITIES.isdisjoint(path.split(".")):
+        return False
+    ours, theirs = parse_quantity(desired), parse_quantity(live)
+    return ours is not None and ours == theirs
+
+
+def _list_key(path: str, items: Sequence[Any]) -> tuple[str, ...] | None:
+    field = path.rsplit(".", 1)[-1]
+    for key in _LIST_KEYS.get(field, ()):
+        if all(isinstance(item, Mapping) and key[0] in item for item in items):
+            return key
+    return None
+
+
+def _item_key(item: Mapping[str, Any], key: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(item.get(part, _KEY_DEFAULTS.get(part)) for part in key)

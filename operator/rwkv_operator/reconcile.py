@@ -1,0 +1,260 @@
+"""One pass over one deployment: gather, decide, apply, tell. Every event leads here.
+
+A pass reads everything that it needs anew, so it doesn't matter what woke it, whether an earlier
+one was cut off, or what another did in between. What is right already isn't written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rwkv_operator import errors, names
+from rwkv_operator.api import conditions, events, observed, spec, status
+from rwkv_operator.api.conditions import Condition
+from rwkv_operator.api.observed import Observed
+from rwkv_operator.api.pods import Pod
+from rwkv_operator.api.stack import Stack
+from rwkv_operator.cluster import gather
+from rwkv_operator.cluster.client import Cluster
+from rwkv_operator.cluster.pods import PodReports, Told
+from rwkv_operator.decide import admission, plan, readiness, resync, rollout
+from rwkv_operator.manifests import children, context, haproxy, secrets
+from rwkv_operator.metrics import Metrics
+from rwkv_operator.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_REFUSED: Final = (400, 403, 422)
+"""Answers of the API server that another try of the same request won't change."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the first half of a pass leaves to the second."""
+
+    obj: Mapping[str, Any]
+    dep: spec.Deployment
+    admitted: Condition
+    observed: Observed
+
+
+class Reconciler:
+    """Brings deployments to what their specs say.
+
+    Clock, randomness and transports come from outside.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        reports: PodReports,
+        settings: Settings,
+        metrics: Metrics,
+        now: Callable[[], str],
+        make_key: Callable[[], str],
+    ) -> None:
+        """Keep the parts.
+
+        Args:
+            cluster: the API server.
+            reports: the pods' ops ports.
+            settings: the process' settings.
+            metrics: counters.
+            now: wall clock, in Kubernetes' format.
+            make_key: a new random key, for Secrets and names of events.
+        """
+        self._cluster = cluster
+        self._reports = reports
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+        self._make_key = make_key
+        self._intervals = resync.Intervals(
+            settings.moving_seconds, settings.unready_seconds, settings.steady_seconds
+        )
+
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """One pass; returns the seconds until the next look, None where there is nothing to do.
+
+        Raises:
+            ClusterError: the API server couldn't be reached or asked to try again.
+        """
+        started = time.perf_counter()
+        result = "error"
+        try:
+            delay = await self._pass(namespace, name)
+            result = "gone" if delay is None else "ok"
+            return delay
+        finally:
+            self._metrics.reconciles.labels(result).inc()
+            self._metrics.seconds.observe(time.perf_counter() - started)
+
+    async def _pass(self, namespace: str, name: str) -> float | None:
+        obj = await asyncio.to_thread(gather.gather_deployment, self._cluster, namespace, name)
+        if obj is None or "deletionTimestamp" in obj["metadata"]:
+            # The garbage collector removes the children by their owner.
+            self._reports.forget(namespace, name)
+            return None
+        try:
+            dep = spec.parse_deployment(obj)
+        except errors.InvalidSpec as error:
+            await asyncio.to_thread(self._tell_unreadable, obj, error)
+            return self._intervals.steady
+        seen = await asyncio.to_thread(self._bring_about, obj, dep)
+        told = await self._reports.ask(namespace, name, seen.observed.pods)
+        return await asyncio.to_thread(self._tell, seen, told)
+
+    def _bring_about(self, obj: Mapping[str, Any], dep: spec.Deployment) -> Seen:
+        """Everything but the status: the children, and what is to be seen of them afterwards."""
+        stack = gather.gather_stack(self._cluster, dep.spec.hardware.stack)
+        known = gather.gather_stack_names(self._cluster) if stack is None else ()
+        admitted = admission.decide_admission(dep, stack, known)
+        found = gather.gather_children(self._cluster, dep.namespace, dep.name)
+        live = {key: item for key, item in found.live.items() if plan.is_owned(item, dep.uid)}
+        seen = Observed(stack=stack if isinstance(stack, Stack) else None)
+        if admitted.status == "True" and isinstance(stack, Stack):
+            ctx = self._context(stack, found)
+            desired = children.build_children(dep, ctx)
+            missing = [key for key in map(plan.key_of, desired) if key not in found.live]
+            named = gather.gather_named(self._cluster, dep.namespace, missing)
+            steps = plan.decide_plan(desired, {**found.live, **named}, dep.uid)
+            refused = self._apply(dep, steps, live)
+            seen = replace(
+                seen,
+                foreign=steps.foreign,
+                refused=refused,
+                config_hash=haproxy.config_hash(haproxy.render(dep, ctx)),
+            )
+        engines = observed.parse_workload(live.get(("StatefulSet", names.engine(dep.name))))
+        pods = gather.gather_pods(self._cluster, dep.namespace, dep.name)
+        seen = replace(
+            seen,
+            engines=engines,
+            routers=observed.parse_workload(live.get(("Deployment", names.router(dep.name)))),
+            pods=pods,
+            events=gather.gather_warnings(self._cluster, dep.namespace, engines, pods),
+        )
+        self._remove(dep, rollout.decide_stuck_pods(seen))
+        return Seen(obj, dep, admitted, seen)
+
+    def _apply(
+        self, dep: spec.Deployment, steps: plan.Plan, live: dict[plan.Key, dict[str, Any]]
+    ) -> tuple[observed.Refused, ...]:
+        """Carry out a plan; `live` becomes what the API server answers."""
+        refused: list[observed.Refused] = []
+        if steps.secrets:
+            self._make_secrets(dep)
+        for step in steps.applies:
+            kind, name = key = plan.key_of(step.desired)
+            if step.uid is not None:
+                _log.info(
+                    "%s/%s: setting %s of %s %s",
+                    dep.namespace,
+                    dep.name,
+                    ", ".join(step.paths),
+                    kind,
+                    name,
+                )
+            try:
+                live[key] = self._cluster.apply(step.desired, step.uid)
+            except errors.ClusterError as error:
+                if error.status not in _REFUSED:
+                    raise
+                refused.append(observed.Refused(kind, name, str(error)))
+            self._metrics.applied.labels(kind).inc()
+        for going in steps.deletes:
+            self._cluster.delete(going.kind, dep.namespace, going.name, going.uid)
+            live.pop((going.kind, going.name), None)
+        return tuple(refused)
+
+    def _make_secrets(self, dep: spec.Deployment) -> None:
+        """Make the Secrets, before the pods that mount them; existing ones stay as they are."""
+        self._cluster.create(secrets.build_internal_secret(dep, self._make_key()))
+        if dep.spec.auth.makes_key:
+            self._cluster.create(secrets.build_api_key_secret(dep, self._make_key()))
+
+    def _remove(self, dep: spec.Deployment, pods: tuple[Pod, ...]) -> None:
+        for pod in pods:
+            _log.info(
+                "%s/%s: removing %s: an older template that never started",
+                dep.namespace,
+                dep.name,
+                pod.name,
+            )
+            self._cluster.delete("Pod", dep.namespace, pod.name, pod.uid)
+
+    def _tell(self, seen: Seen, told: Told) -> float:
+        """Write the status where it differs; returns the seconds until the next look."""
+        full = replace(seen.observed, reports=told.engines, routers_seen=told.routers)
+        verdicts = readiness.decide_conditions(seen.dep, full, seen.admitted)
+        stored = seen.obj.get("status") or {}
+        wanted = status.build_status(
+            seen.dep, full, verdicts, stored, self._now(), self._settings.cluster_domain
+        )
+        self._write_status(seen.obj, wanted)
+        return resync.decide_resync(verdicts, full, self._intervals)
+
+    def _tell_unreadable(self, obj: Mapping[str, Any], error: errors.InvalidSpec) -> None:
+        verdicts = readiness.decide_unseen(admission.decide_unreadable(error))
+        wanted = status.build_unreadable_status(
+            obj["metadata"].get("generation", 0), verdicts, obj.get("status") or {}, self._now()
+        )
+        self._write_status(obj, wanted)
+
+    def _write_status(self, obj: Mapping[str, Any], wanted: dict[str, Any]) -> None:
+        stored = obj.get("status") or {}
+        if wanted == stored:
+            return
+        metadata = obj["metadata"]
+        patch = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.DEPLOYMENT_KIND,
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+            "status": wanted,
+        }
+        try:
+            self._cluster.apply_status(patch, metadata["uid"])
+        except errors.ClusterError as error:
+            if error.status not in (404, 409):
+                raise
+            # Deleted, or deleted and made anew, since it was read: its own event follows.
+            return
+        for note in events.build_notes(stored.get("conditions") or (), wanted["conditions"]):
+            suffix = self._make_key()[:10].lower()
+            self._post(events.build_event(obj, note, self._now(), suffix))
+
+    def _post(self, event: dict[str, Any]) -> None:
+        try:
+            self._cluster.create(event)
+        except errors.ClusterError as error:
+            # The conditions say the same; an Event is not worth another pass.
+            _log.warning("event about %s not posted: %s", event["involvedObject"]["name"], error)
+
+    def _context(self, stack: Stack, found: gather.Children) -> context.Context:
+        settings = self._settings
+        return context.Context(
+            stack=stack,
+            operator_image=settings.operator_image,
+            router_image=settings.router_image,
+            operator_namespace=settings.namespace,
+            operator_labels=settings.labels,
+            cluster_domain=settings.cluster_domain,
+            pod_monitor="PodMonitor" in found.served,
+            scrape_from=settings.scrape_from,
+        )
+
+
+def is_ready(obj: Mapping[str, Any]) -> bool:
+    """Whether a stored deployment is Ready at the generation that its spec has now."""
+    stored = obj.get("status") or {}
+    if stored.get("observedGeneration") != obj["metadata"].get("generation"):
+        return False
+    return any(
+        entry["type"] == conditions.READY and entry["status"] == "True"
+        for entry in stored.get("conditions") or ()
+    )
