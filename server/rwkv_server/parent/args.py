@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from rwkv_server.errors import ConfigInvalid
-from rwkv_server.parent.extra_args import parse_extra_args
+from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
 
@@ -65,7 +65,11 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
         "middleware": MIDDLEWARE,
         "disable-access-log-for-endpoints": QUIET_PATHS,
     }
-    switches = ["--no-enable-prefix-caching", "--disable-fastapi-docs"]
+    switches = [
+        "--no-enable-prefix-caching",
+        "--enable-chunked-prefill",
+        "--disable-fastapi-docs",
+    ]
     if settings.stack.vendor == "cpu":
         # The image has no compiler for torch.compile, and eager is as fast at these sizes.
         switches.append("--enforce-eager")
@@ -75,7 +79,7 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
         MODULE,
         *(f"--{name}={value}" for name, value in flags.items()),
         *switches,
-        *parse_extra_args(engine.extra_args),
+        *check_extra_args(engine.extra_args),
     ]
 
 

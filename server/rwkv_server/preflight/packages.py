@@ -44,6 +44,7 @@ def check_packages(
 
 def _same_public(found: str, wanted: str) -> bool:
     try:
-        return Version(found).public == Version(wanted).public
+        # Version of the public part again: 0.32 and 0.32.0 are one version, but two texts.
+        return Version(Version(found).public) == Version(Version(wanted).public)
     except InvalidVersion:
         return found == wanted

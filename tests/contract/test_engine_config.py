@@ -1,0 +1,110 @@
+"""The operator renders engine.yaml, the server parses it; neither imports the other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import engine_config
+import pytest
+import yaml
+
+from rwkv_operator import names
+from rwkv_operator.api import spec, stack
+from rwkv_operator.manifests import engine_config as renderer
+from rwkv_operator.manifests.context import Context
+from rwkv_server import settings
+from rwkv_server.errors import ConfigInvalid
+from rwkv_server.parent import extra_args
+
+ROOT = Path(__file__).parents[2]
+CPU = yaml.safe_load((ROOT / "crds/stacks/cpu.yaml").read_text())
+CRD = ROOT / "crds/rwkvdeployments.yaml"
+SAMPLES = sorted((ROOT / "crds/samples").glob("*.yaml"))
+
+FULL = {
+    "model": {
+        "servedName": "rwkv é",
+        "source": {"persistentVolumeClaim": {"claimName": "models", "path": "a/b"}},
+        "format": "SafeTensors",
+        "dtype": "BFloat16",
+        "maxModelLen": 512,
+    },
+    "hardware": {"stack": "cpu", "devicesPerReplica": 2},
+    "engine": {
+        "maxNumSeqs": 4,
+        "maxNumBatchedTokens": 32,
+        "shutdownTimeout": "2m",
+        "extraArgs": ["--seed=1", "--enforce-eager"],
+    },
+    "state": {"store": {"ephemeral": {"sizeLimit": "1Gi"}}},
+}
+
+
+def render(body):
+    obj = {
+        "metadata": {"namespace": "default", "name": "chat", "uid": "u", "generation": 1},
+        "spec": body,
+    }
+    parsed_stack = stack.parse_stack(CPU | {"metadata": {"name": "cpu", "uid": "s"}})
+    context = Context(
+        stack=parsed_stack,
+        operator_image="o",
+        router_image="r",
+        operator_namespace="n",
+        operator_labels={},
+    )
+    return renderer.render(spec.parse_deployment(obj), context)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_what_is_rendered_for_each_sample_is_parsed(sample):
+    parsed = settings.parse_settings(render(yaml.safe_load(sample.read_text())["spec"]))
+    assert parsed.deployment.name == "chat"
+    assert parsed.stack.packages == CPU["spec"]["runtimeRequirements"]["packages"]
+
+
+def test_every_value_arrives():
+    parsed = settings.parse_settings(render(FULL))
+    assert parsed.model.served_name == "rwkv é"
+    assert (parsed.model.source, parsed.model.path) == ("persistentVolumeClaim", "/models/a/b")
+    assert (parsed.model.format, parsed.model.dtype) == ("SafeTensors", "BFloat16")
+    assert parsed.model.max_model_len == 512
+    assert parsed.engine.tensor_parallel_size == 2
+    assert (parsed.engine.max_num_seqs, parsed.engine.max_num_batched_tokens) == (4, 32)
+    assert parsed.engine.extra_args == ["--seed=1", "--enforce-eager"]
+    assert parsed.state.store == "ephemeral"
+    assert parsed.drain.shutdown_timeout_seconds == 120
+    assert (parsed.http.port, parsed.ops.port) == (names.PORT_ENGINE, names.PORT_ENGINE_OPS)
+
+
+def keys(document, prefix=""):
+    for key, value in document.items():
+        yield prefix + key
+        if isinstance(value, dict) and key != "packages":
+            yield from keys(value, f"{prefix}{key}.")
+
+
+def test_both_sides_know_the_same_keys():
+    rendered = yaml.safe_load(render(FULL))
+    schema = settings.Settings.model_validate(rendered).model_dump(by_alias=True)
+    assert set(keys(rendered)) == set(keys(schema)) == set(keys(engine_config.SAMPLE))
+
+
+def test_a_key_of_a_newer_operator_is_refused():
+    rendered = yaml.safe_load(render(FULL)) | {"sessions": {}}
+    with pytest.raises(ConfigInvalid, match="sessions: found an unknown key"):
+        settings.parse_settings(yaml.safe_dump(rendered))
+
+
+def test_the_crd_allows_the_extra_args_that_the_server_allows():
+    pattern = re.search(r"self\.matches\('(\^--\(enforce.*?\$)'\)", CRD.read_text())
+    assert pattern is not None
+    rule = re.compile(pattern.group(1))
+    allowed = [*extra_args.SWITCHES, *(f"{flag}=1" for flag in extra_args.VALUED)]
+    assert all(rule.match(argument) for argument in allowed)
+    assert extra_args.check_extra_args(allowed) == allowed
+    text = re.sub(r"\[.*?\]", "", pattern.group(1))
+    named = set(re.findall(r"[a-z]+(?:-[a-z]+)+|seed", text))
+    known = {argument.lstrip("-").partition("=")[0] for argument in allowed}
+    assert named - known == set()

@@ -1,0 +1,52 @@
+"""engine.yaml as the operator renders it, for tests that need one to change."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SAMPLE: dict[str, Any] = {
+    "version": 1,
+    "deployment": {"namespace": "default", "name": "chat"},
+    "model": {
+        "servedName": "chat",
+        "source": "bundled",
+        "path": "/opt/rwkv/models/tiny-recall",
+        "format": "Auto",
+        "dtype": "Auto",
+        "maxModelLen": 4096,
+    },
+    "stack": {"name": "cpu", "vendor": "cpu", "packages": {}},
+    "engine": {
+        "tensorParallelSize": 1,
+        "maxNumSeqs": 16,
+        "maxNumBatchedTokens": 2048,
+        "quantization": "None",
+        "extraArgs": [],
+    },
+    "state": {"store": "perPod", "path": "/var/lib/rwkv/state"},
+    "http": {"port": 8000, "internalKeyFile": "/etc/rwkv-internal/key"},
+    "ops": {"port": 8001},
+    "drain": {"routerCheckIntervalSeconds": 1, "shutdownTimeoutSeconds": 30},
+}
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    """The sample with some fields replaced: `model__path="/x"` sets model.path."""
+    config = copy.deepcopy(SAMPLE)
+    for field, value in fields.items():
+        *parents, last = field.split("__")
+        section = config
+        for name in parents:
+            section = section[name]
+        section[last] = value
+    return config
+
+
+def write(path: Path, **fields: Any) -> Path:
+    """Write the changed sample to `path`."""
+    path.write_text(yaml.safe_dump(changed(**fields)))
+    return path

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import engine_config
+import pytest
+import yaml
+
+from rwkv_server import settings
+from rwkv_server.errors import ConfigInvalid
+from rwkv_server.parent import args
+from rwkv_server.preflight.model import ModelInfo
+
+MODEL = ModelInfo(
+    path=Path("/models/a"),
+    digest="sha256:0",
+    format="SafeTensors",
+    dtype="float32",
+    vocab_size=320,
+    state_bytes=200_000,
+    parameters=700_000,
+)
+
+
+def build(**fields):
+    parsed = settings.parse_settings(yaml.safe_dump(engine_config.changed(**fields)))
+    return args.child_args(parsed, MODEL)
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({}, "--model=/models/a"),
+        ({"model__servedName": "-odd"}, "--served-model-name=-odd"),
+        ({"http__port": 8123}, "--port=8123"),
+        ({}, "--host=0.0.0.0"),
+        ({}, "--dtype=float32"),
+        ({}, "--load-format=safetensors"),
+        ({"model__maxModelLen": 77}, "--max-model-len=77"),
+        ({"engine__maxNumSeqs": 3}, "--max-num-seqs=3"),
+        ({"engine__maxNumBatchedTokens": 99}, "--max-num-batched-tokens=99"),
+        ({"engine__tensorParallelSize": 2}, "--tensor-parallel-size=2"),
+        ({"engine__maxNumSeqs": 16}, "--kv-cache-memory-bytes=4194304"),
+        ({}, "--middleware=rwkv_server.web.gate.Gate"),
+        ({}, "--no-enable-prefix-caching"),
+        ({}, "--enforce-eager"),
+        ({"engine__extraArgs": ["--seed=7"]}, "--seed=7"),
+    ],
+)
+def test_each_setting_becomes_its_flag(fields, argument):
+    assert argument in build(**fields)
+
+
+def test_the_command_line_as_a_whole():
+    command = build(engine__extraArgs=["--async-scheduling"])
+    assert command[:3] == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    assert command[-1] == "--async-scheduling"
+    assert not [argument for argument in command if "key" in argument or "trust" in argument]
+
+
+def test_only_cpus_are_forced_to_eager():
+    assert "--enforce-eager" not in build(stack__vendor="nvidia")
+
+
+def test_the_gate_named_on_the_command_line_exists():
+    from rwkv_server.web import gate
+
+    assert args.MIDDLEWARE == f"{gate.__name__}.{gate.Gate.__name__}"
+
+
+def test_a_budget_below_one_token_for_each_sequence_is_refused():
+    with pytest.raises(ConfigInvalid, match="maxNumBatchedTokens is smaller"):
+        build(engine__maxNumBatchedTokens=4, engine__maxNumSeqs=5)
+
+
+def test_the_environment_has_the_key_and_no_open_doors():
+    inherited = {"HOME": "/tmp", "VLLM_SERVER_DEV_MODE": "1", "VLLM_API_KEY": "old"}
+    env = args.child_env(inherited, "secret", threads=2, vendor="cpu")
+    assert env["VLLM_API_KEY"] == "secret"
+    assert env["VLLM_NO_USAGE_STATS"] == env["HF_HUB_OFFLINE"] == "1"
+    assert (env["OMP_NUM_THREADS"], env["VLLM_CPU_OMP_THREADS_BIND"]) == ("2", "nobind")
+    assert env["HOME"] == "/tmp"
+    assert "VLLM_SERVER_DEV_MODE" not in env
+
+
+def test_threads_are_an_affair_of_cpus():
+    assert "OMP_NUM_THREADS" not in args.child_env({}, "secret", threads=2, vendor="nvidia")
+
+
+@pytest.mark.parametrize(
+    ("cores", "parameters", "threads"), [(8, 700_000, 1), (8, 191_000_000, 8), (1, 191_000_000, 1)]
+)
+def test_tiny_models_get_one_thread(cores, parameters, threads):
+    assert args.compute_threads(cores, parameters) == threads

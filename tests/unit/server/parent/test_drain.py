@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rwkv_server.parent.drain import Drainer
+from rwkv_server.parent.engine_http import Load
+from rwkv_server.parent.status import Status
+from rwkv_server.settings import Drain
+
+BOUNDS = Drain(routerCheckIntervalSeconds=2, shutdownTimeoutSeconds=5)
+
+
+class World:
+    """A clock that moves only when somebody sleeps, and a list of loads to come."""
+
+    def __init__(self, monkeypatch, loads, healthy=True):
+        self.now = 0.0
+        self.loads = loads
+        self.asked_at = []
+        self.status = Status(clock=lambda: self.now, healthy=healthy)
+        self.drainer = Drainer(BOUNDS, self.status, self.load)
+        real_sleep = asyncio.sleep
+
+        async def sleep(seconds):
+            self.now += seconds
+            await real_sleep(0)
+
+        monkeypatch.setattr("rwkv_server.parent.drain.asyncio.sleep", sleep)
+
+    async def load(self):
+        self.asked_at.append(self.now)
+        count = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
+        return None if count is None else Load(0, 0, count)
+
+
+async def test_the_router_gets_three_checks_even_when_nothing_runs(monkeypatch):
+    world = World(monkeypatch, [0])
+    await world.drainer.finish()
+    assert world.asked_at == [6.0]
+    assert world.status.drained
+    assert not world.status.ready
+
+
+async def test_it_waits_until_every_answer_is_complete(monkeypatch):
+    world = World(monkeypatch, [2, None, 1, 0])
+    await world.drainer.finish()
+    assert len(world.asked_at) == 4
+    assert world.status.progress.message == "every answer is complete"
+
+
+async def test_it_gives_up_after_the_timeout_and_says_so(monkeypatch, caplog):
+    world = World(monkeypatch, [3])
+    await world.drainer.finish()
+    assert world.now == pytest.approx(6 + 5, abs=0.3)
+    assert "ran out of time with 3 requests in flight" in caplog.text
+    assert world.status.drained
+
+
+async def test_a_dead_child_ends_it(monkeypatch):
+    world = World(monkeypatch, [1])
+    world.status.child_died = True
+    await world.drainer.finish()
+    assert world.asked_at == []
+
+
+async def test_before_the_first_ready_there_is_nothing_to_wait_for(monkeypatch):
+    world = World(monkeypatch, [1], healthy=False)
+    await world.drainer.finish()
+    assert (world.now, world.status.drained) == (0.0, True)
+
+
+async def test_it_runs_once(monkeypatch):
+    world = World(monkeypatch, [0])
+    world.drainer.start()
+    world.drainer.start()
+    await world.drainer.finish()
+    await world.drainer.finish()
+    assert world.asked_at == [6.0]
