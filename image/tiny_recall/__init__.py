@@ -1,0 +1,1 @@
+"""Training of the bundled model: dialogues, network, loop, export and evaluation."""
