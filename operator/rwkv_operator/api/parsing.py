@@ -6,7 +6,6 @@ stored under another version of it. No knowledge of any particular field lives h
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -148,16 +147,16 @@ class Fields:
         return dict(child.values)
 
     def raw_map(self, key: str) -> Mapping[str, Any]:
-        """A copy of an object that goes into a manifest as it is."""
-        return copy.deepcopy(dict(self.child(key).values))
+        """A copy of an object that goes into a manifest, without what is empty."""
+        return {name: _filled(value) for name, value in self.child(key).values.items()}
 
     def raw_list(self, key: str) -> tuple[Mapping[str, Any], ...]:
-        """A copy of a list of objects that goes into a manifest as it is."""
+        """A copy of a list of objects that goes into a manifest, without what is empty in them."""
         values = self._items(key)
         for index, value in enumerate(values):
             if not isinstance(value, Mapping):
                 raise InvalidSpec(f"{self.at(key)}[{index}]", value, "an object")
-        return tuple(copy.deepcopy(dict(value)) for value in values)
+        return tuple(_filled(value) for value in values)
 
     def items(self, key: str) -> tuple[Fields, ...]:
         """A list of objects, each readable by field."""
@@ -173,3 +172,20 @@ class Fields:
         if not isinstance(value, list | tuple):
             raise InvalidSpec(self.at(key), value, "a list")
         return list(value)
+
+
+def _filled(value: Any) -> Any:
+    """A copy without empty lists, texts and label maps: in Kubernetes they mean absence.
+
+    The API server drops them, so an object that has them is never seen as it was sent. Other empty
+    objects stay: an empty selector selects everything.
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: _filled(child)
+            for key, child in value.items()
+            if child not in ([], "", None) and not (key == "matchLabels" and child == {})
+        }
+    if isinstance(value, list | tuple):
+        return [_filled(item) for item in value]
+    return value

@@ -83,3 +83,13 @@ def test_raw_values_are_copies() -> None:
     assert isinstance(fields.raw_list("tolerations")[0], dict)
     fields.raw_list("tolerations")[0]["key"] = "y"
     assert obj == {"affinity": {"a": {"b": 1}}, "tolerations": [{"key": "x"}]}
+
+
+def test_raw_values_lose_what_is_empty_but_not_empty_selectors() -> None:
+    peer = {
+        "namespaceSelector": {},
+        "podSelector": {"matchLabels": {}, "matchExpressions": []},
+        "ipBlock": {"cidr": "", "except": None, "count": 0},
+    }
+    (read,) = parsing.Fields.of({"peers": [peer]}, "").raw_list("peers")
+    assert read == {"namespaceSelector": {}, "podSelector": {}, "ipBlock": {"count": 0}}
