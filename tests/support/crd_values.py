@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
+from rwkv_operator import names
+
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 
 Schema = Mapping[str, Any]
@@ -41,6 +43,12 @@ def with_defaults(schema: Schema, value: Any) -> Any:
     if isinstance(value, list):
         return [with_defaults(schema.get("items", {}), item) for item in value]
     return value
+
+
+def names_of_deployments() -> st.SearchStrategy[str]:
+    """Names that a deployment may have."""
+    pattern = names.DEPLOYMENT_NAME.pattern
+    return st.from_regex(pattern, fullmatch=True).filter(names.is_deployment_name)
 
 
 def values(schema: Schema) -> st.SearchStrategy[Any]:
