@@ -170,30 +170,34 @@ def parse_event(obj: Mapping[str, Any]) -> Event:
 
 def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) -> EngineReport:
     """Read an engine's `/progress` and `/report`."""
-    model = report.get("model")
-    store = report.get("store")
     return EngineReport(
         phase=str(progress["phase"]),
         message=str(progress.get("message") or ""),
         percent=progress.get("percent"),
-        model=model
-        and ModelReport(
-            digest=str(model["digest"]),
-            state_bytes=int(model["stateBytes"]),
-            vocab_size=int(model["vocabSize"]),
-        ),
-        store=store
-        and StoreReport(
-            ok=bool(store["ok"]),
-            reason=str(store["reason"]),
-            message=str(store.get("message") or ""),
-        ),
+        model=_model_report(report.get("model")),
+        store=_store_report(report.get("store")),
     )
 
 
 def parse_router_report(status: Mapping[str, Any], sees_engine: bool) -> RouterReport:
     """Read a router agent's `/status`, beside whether its proxy is ready."""
     return RouterReport(status.get("configHash"), sees_engine, status.get("error"))
+
+
+def _model_report(model: Mapping[str, Any] | None) -> ModelReport | None:
+    if model is None:
+        return None
+    return ModelReport(
+        digest=str(model["digest"]),
+        state_bytes=int(model["stateBytes"]),
+        vocab_size=int(model["vocabSize"]),
+    )
+
+
+def _store_report(store: Mapping[str, Any] | None) -> StoreReport | None:
+    if store is None:
+        return None
+    return StoreReport(bool(store["ok"]), str(store["reason"]), str(store.get("message") or ""))
 
 
 def _replica_failure(status: Mapping[str, Any]) -> str | None:

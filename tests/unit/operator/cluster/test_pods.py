@@ -1,0 +1,130 @@
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import observations as seen
+import pod_objects
+import pytest
+
+from rwkv_operator.cluster.pods import PodReports
+
+ENGINE = {
+    ":8001/progress": {"phase": "Ready", "message": "", "percent": None, "elapsed_s": 3.0},
+    ":8001/report": {
+        "version": 1,
+        "model": {"digest": "sha256:1", "stateBytes": 10, "vocabSize": 320},
+        "store": {"kind": "perPod", "ok": True, "reason": "PerPod", "message": ""},
+        "requests": {"running": 0, "waiting": 0},
+        "draining": False,
+    },
+}
+ROUTER = {
+    ":8405/status": {"configHash": "hash-1", "secretHash": "s", "error": None},
+    ":8404/readyz": {},
+}
+
+
+class World:
+    """Pods that answer, and a clock."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.time = 0.0
+
+    def reports(self) -> PodReports:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        return PodReports(http, lambda: self.time)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(str(request.url))
+        for suffix, body in self.answers.items():
+            if str(request.url).endswith(suffix):
+                if isinstance(body, Callable):
+                    return body(request)
+                return httpx.Response(200, json=body)
+        raise httpx.ConnectTimeout("no answer", request=request)
+
+
+async def test_all_pods_are_asked_on_their_ops_ports() -> None:
+    world = World({**ENGINE, **ROUTER})
+    told = await world.reports().ask("talk", "chat", (seen.engine(0), seen.router(0)))
+    assert told.engines == {"chat-engine-0": seen.REPORT}
+    assert told.routers == {"chat-router-0": seen.ROUTER}
+    assert sorted(world.asked) == [
+        "http://10.1.0.1:8001/progress",
+        "http://10.1.0.1:8001/report",
+        "http://10.1.1.1:8404/readyz",
+        "http://10.1.1.1:8405/status",
+    ]
+
+
+async def test_a_router_that_is_not_ready_sees_no_engine() -> None:
+    world = World({**ROUTER, ":8404/readyz": lambda _: httpx.Response(503)})
+    told = await world.reports().ask("talk", "chat", (seen.router(0),))
+    assert told.routers["chat-router-0"].sees_engine is False
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: httpx.Response(500),
+        lambda _: httpx.Response(200, text="<html>"),
+        lambda _: httpx.Response(200, json=[]),
+        lambda _: httpx.Response(200, json={"model": {"digest": 1}}),
+        lambda request: (_ for _ in ()).throw(httpx.ReadTimeout("slow", request=request)),
+    ],
+    ids=["an error", "no JSON", "no object", "another shape", "too slow"],
+)
+async def test_what_cannot_be_read_is_unknown(answer: Any) -> None:
+    world = World({**ENGINE, ":8001/report": answer})
+    told = await world.reports().ask("talk", "chat", (seen.engine(0),))
+    assert told.engines == {}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [pod_objects.unscheduled("full"), pod_objects.crashed(1)],
+    ids=["no address", "crashed"],
+)
+async def test_pods_that_cannot_answer_are_not_asked(status: dict) -> None:
+    world = World(ENGINE)
+    assert (await world.reports().ask("talk", "chat", (seen.engine(0, **status),))).engines == {}
+    assert world.asked == []
+
+
+async def test_an_ipv6_address_is_written_in_brackets() -> None:
+    world = World(ENGINE)
+    await world.reports().ask("talk", "chat", (seen.engine(0, **pod_objects.ready("fd00::1")),))
+    assert "http://[fd00::1]:8001/report" in world.asked
+
+
+async def test_one_missed_answer_is_forgiven_for_a_while() -> None:
+    world = World(dict(ENGINE))
+    reports = world.reports()
+    pod = seen.engine(0)
+    await reports.ask("talk", "chat", (pod,))
+    world.answers.clear()
+    world.time = 59
+    assert (await reports.ask("talk", "chat", (pod,))).engines == {"chat-engine-0": seen.REPORT}
+    world.time = 61
+    assert (await reports.ask("talk", "chat", (pod,))).engines == {}
+
+
+async def test_a_restarted_container_has_to_report_anew() -> None:
+    world = World(dict(ENGINE))
+    reports = world.reports()
+    await reports.ask("talk", "chat", (seen.engine(0),))
+    world.answers.clear()
+    restarted = pod_objects.loading()
+    restarted["containerStatuses"][0]["containerID"] = "containerd://2"
+    assert (await reports.ask("talk", "chat", (seen.engine(0, **restarted),))).engines == {}
+
+
+async def test_what_is_gone_is_forgotten() -> None:
+    world = World(dict(ENGINE))
+    reports = world.reports()
+    await reports.ask("talk", "chat", (seen.engine(0),))
+    reports.forget("talk", "chat")
+    world.answers.clear()
+    assert (await reports.ask("talk", "chat", (seen.engine(0),))).engines == {}

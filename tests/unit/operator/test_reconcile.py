@@ -1,0 +1,365 @@
+"""One pass: state in, event, state out. The cluster is in memory, the decisions are real."""
+
+import copy
+import itertools
+from typing import Any
+
+import deployments
+import httpx
+import pod_objects
+import pytest
+from memory_cluster import MemoryCluster
+
+from rwkv_operator import errors
+from rwkv_operator.cluster.pods import PodReports
+from rwkv_operator.manifests import children
+from rwkv_operator.metrics import Metrics
+from rwkv_operator.reconcile import Reconciler, is_ready
+from rwkv_operator.settings import Settings
+
+KEY = ("talk", "chat")
+SETTINGS = Settings(
+    operator_image="registry.example/operator:1",
+    router_image="registry.example/router:1",
+    namespace="rwkv-system",
+    labels={"app.kubernetes.io/name": "rwkv-operator"},
+)
+REPORT = {
+    "model": {"digest": "sha256:1", "stateBytes": 10, "vocabSize": 320},
+    "store": {"kind": "perPod", "ok": True, "reason": "PerPod", "message": ""},
+}
+
+
+class World:
+    """A cluster with one deployment, and pods that answer what they are told to."""
+
+    def __init__(self, spec: dict[str, Any] | None = None, stack: bool = True) -> None:
+        self.chat = {
+            "apiVersion": "serving.rwkv.dev/v1alpha1",
+            "kind": "RWKVDeployment",
+            **deployments.raw({"replicas": 2, **(spec or {})}),
+        }
+        self.cluster = MemoryCluster(self.chat)
+        if stack:
+            self.add_stack()
+        self.config_hash: str | None = None
+        self.metrics = Metrics()
+        numbers = itertools.count()
+        self.reconciler = Reconciler(
+            self.cluster,  # type: ignore[arg-type]
+            PodReports(httpx.AsyncClient(transport=httpx.MockTransport(self.answer)), lambda: 0.0),
+            SETTINGS,
+            self.metrics,
+            lambda: "2026-01-02T00:00:00Z",
+            lambda: f"{next(numbers):048d}",
+        )
+
+    def add_stack(self) -> None:
+        self.cluster.put(deployments.load(deployments.CRDS / "stacks" / "cpu.yaml"))
+
+    async def look(self) -> float | None:
+        self.cluster.writes.clear()
+        return await self.reconciler.reconcile(*KEY)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        match request.url.path:
+            case "/progress":
+                return httpx.Response(200, json={"phase": "Ready", "message": ""})
+            case "/report":
+                return httpx.Response(200, json=REPORT)
+            case "/status":
+                return httpx.Response(200, json={"configHash": self.config_hash, "error": None})
+            case _:
+                return httpx.Response(200)
+
+    def serve(self) -> None:
+        """What the controllers and the kubelet do: pods that run, counts that are full."""
+        for kind, name, component in (
+            ("StatefulSet", "chat-engine", "engine"),
+            ("Deployment", "chat-router", "router"),
+        ):
+            workload = self.cluster.objects[kind, name]
+            count = workload["spec"]["replicas"]
+            workload["status"] = {
+                "observedGeneration": workload["metadata"]["generation"],
+                "replicas": count,
+                "readyReplicas": count,
+                "updatedReplicas": count,
+                "updateRevision": "rev-2" if kind == "StatefulSet" else None,
+            }
+            for index in range(count):
+                status = pod_objects.ready(f"10.1.{len(component)}.{index + 1}")
+                pod = pod_objects.pod(f"{name}-{index}", component, "rev-2", **status)
+                self.cluster.put({"kind": "Pod", **pod})
+        text = self.cluster.objects["ConfigMap", "chat-router"]["data"]["haproxy.cfg"]
+        self.config_hash = children.router.haproxy.config_hash(text)
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        status = self.cluster.objects["RWKVDeployment", "chat"]["status"]
+        return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+    def message(self, kind: str) -> str:
+        status = self.cluster.objects["RWKVDeployment", "chat"]["status"]
+        return next(c["message"] for c in status["conditions"] if c["type"] == kind)
+
+
+async def test_a_new_deployment_gets_secrets_then_children_then_a_status() -> None:
+    world = World()
+    await world.look()
+    writes = world.cluster.writes
+    assert writes[:2] == ["create Secret chat-internal", "create Secret chat-api-key"]
+    assert writes[2:-1] == [
+        "apply ServiceAccount chat",
+        "apply NetworkPolicy chat-engine",
+        "apply NetworkPolicy chat-router",
+        "apply PodDisruptionBudget chat-engine",
+        "apply PodDisruptionBudget chat-router",
+        "apply ConfigMap chat-engine",
+        "apply ConfigMap chat-router",
+        "apply Service chat-engine",
+        "apply Service chat",
+        "apply StatefulSet chat-engine",
+        "apply Deployment chat-router",
+    ]
+    assert writes[-1] == "status"
+    assert world.conditions()["Ready"] == ("False", "Loading")
+
+
+async def test_a_second_pass_writes_nothing() -> None:
+    world = World()
+    await world.look()
+    await world.look()
+    assert world.cluster.writes == []
+
+
+async def test_when_all_runs_it_becomes_ready_and_stays_so_without_a_write() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    delay = await world.look()
+    assert world.cluster.writes == ["status", "create Event chat"]
+    assert set(world.conditions().values()) == {
+        ("True", "Admitted"),
+        ("True", "Loaded"),
+        ("True", "PerPod"),
+        ("True", "Routing"),
+        ("False", "Settled"),
+        ("False", "AsSpecified"),
+        ("True", "Serving"),
+        ("True", "Ready"),
+    }
+    assert is_ready(world.cluster.objects["RWKVDeployment", "chat"])
+    assert delay == SETTINGS.steady_seconds
+    assert await world.look() == SETTINGS.steady_seconds
+    assert world.cluster.writes == []
+
+
+async def test_a_new_generation_is_not_ready_before_its_pods_are() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    await world.look()
+    chat = world.cluster.objects["RWKVDeployment", "chat"]
+    chat["spec"]["engine"] = {"podTemplate": {"annotations": {"team": "nlp"}}}
+    chat["metadata"]["generation"] = 2
+    await world.look()
+    # The old pods are all ready, and only they are.
+    assert world.conditions()["Ready"] == ("False", "Applying")
+    assert world.conditions()["Available"] == ("True", "Serving")
+    assert {
+        condition["observedGeneration"]
+        for condition in world.cluster.objects["RWKVDeployment", "chat"]["status"]["conditions"]
+    } == {2}
+
+
+async def test_a_users_change_to_our_fields_is_put_back() -> None:
+    world = World()
+    await world.look()
+    world.cluster.objects["StatefulSet", "chat-engine"]["spec"]["replicas"] = 7
+    await world.look()
+    assert world.cluster.writes == [
+        "create Secret chat-internal",
+        "create Secret chat-api-key",
+        "apply StatefulSet chat-engine",
+    ]
+    assert world.cluster.objects["StatefulSet", "chat-engine"]["spec"]["replicas"] == 2
+
+
+async def test_a_foreign_object_is_not_taken_over() -> None:
+    world = World()
+    stranger = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "chat", "namespace": "talk"},
+        "spec": {"ports": [{"port": 1}]},
+    }
+    world.cluster.put(stranger)
+    await world.look()
+    assert "apply Service chat" not in world.cluster.writes
+    assert world.cluster.objects["Service", "chat"]["spec"] == stranger["spec"]
+    assert world.conditions()["Ready"] == ("False", "NameTaken")
+    assert "Service chat exists and is controlled by nobody" in world.message("Degraded")
+
+
+async def test_an_unknown_stack_makes_nothing_until_it_is_there() -> None:
+    world = World(stack=False)
+    await world.look()
+    assert world.cluster.writes == ["status", "create Event chat"]
+    assert world.conditions()["Ready"] == ("False", "UnknownStack")
+    world.add_stack()
+    await world.look()
+    assert "apply StatefulSet chat-engine" in world.cluster.writes
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+
+
+async def test_children_stay_when_the_stack_goes() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    del world.cluster.objects["RWKVHardwareStack", "cpu"]
+    await world.look()
+    assert [write for write in world.cluster.writes if not write.endswith("Event chat")] == [
+        "status"
+    ]
+    assert world.conditions()["Admitted"] == ("False", "UnknownStack")
+    assert world.conditions()["Available"] == ("True", "Serving")
+
+
+async def test_a_spec_that_cannot_be_read_is_told_and_makes_nothing() -> None:
+    world = World({"replicas": "many"})
+    assert await world.look() == SETTINGS.steady_seconds
+    assert world.cluster.writes == ["status", "create Event chat"]
+    assert world.conditions()["Admitted"] == ("False", "InvalidSpec")
+    assert world.message("Ready").startswith("spec.replicas: found many, wanted")
+
+
+async def test_a_smaller_deployment_loses_its_budget() -> None:
+    world = World()
+    await world.look()
+    world.cluster.objects["RWKVDeployment", "chat"]["spec"]["replicas"] = 1
+    await world.look()
+    assert "delete PodDisruptionBudget chat-engine" in world.cluster.writes
+    assert ("PodDisruptionBudget", "chat-router") in world.cluster.objects
+
+
+@pytest.mark.parametrize("gone", ["never there", "being deleted"])
+async def test_what_is_gone_or_going_is_left_to_the_garbage_collector(gone: str) -> None:
+    world = World()
+    if gone == "never there":
+        world.cluster.objects.clear()
+    else:
+        chat = world.cluster.objects["RWKVDeployment", "chat"]
+        chat["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert await world.look() is None
+    assert world.cluster.writes == []
+
+
+async def test_a_refused_child_does_not_hold_up_the_others() -> None:
+    world = World()
+    world.cluster.refuse["NetworkPolicy"] = errors.ClusterError("quota exceeded", status=403)
+    await world.look()
+    assert "apply Deployment chat-router" in world.cluster.writes
+    assert world.conditions()["Ready"] == ("False", "ApplyRefused")
+    assert world.message("Degraded") == ("NetworkPolicy chat-engine was refused: quota exceeded")
+
+
+@pytest.mark.parametrize("status", [0, 409, 429, 500])
+async def test_a_bad_day_of_the_api_server_is_for_another_try(status: int) -> None:
+    world = World()
+    world.cluster.refuse["NetworkPolicy"] = errors.ClusterError("try later", status=status)
+    with pytest.raises(errors.ClusterError, match="try later"):
+        await world.look()
+    assert "status" not in world.cluster.writes
+
+
+async def test_a_pass_that_was_cut_off_is_finished_by_the_next() -> None:
+    world = World()
+    world.cluster.refuse["StatefulSet"] = errors.ClusterError("gone away", status=0)
+    with pytest.raises(errors.ClusterError):
+        await world.look()
+    world.cluster.refuse.clear()
+    await world.look()
+    assert "apply StatefulSet chat-engine" in world.cluster.writes
+    assert "apply ServiceAccount chat" not in world.cluster.writes
+    await world.look()
+    assert world.cluster.writes == []
+
+
+async def test_an_event_that_cannot_be_posted_is_no_reason_for_another_pass() -> None:
+    world = World(stack=False)
+    world.cluster.refuse["Event"] = errors.ClusterError("forbidden", status=403)
+    assert await world.look() == SETTINGS.unready_seconds
+    assert world.conditions()["Admitted"] == ("False", "UnknownStack")
+
+
+async def test_a_deployment_that_was_made_anew_meanwhile_keeps_its_own_status() -> None:
+    world = World(stack=False)
+    get = world.cluster.get
+
+    def get_then_replace(kind: str, namespace: str | None, name: str) -> dict | None:
+        found = get(kind, namespace, name)
+        if kind == "RWKVDeployment":
+            world.cluster.put(
+                {
+                    **copy.deepcopy(world.chat),
+                    "metadata": {**world.chat["metadata"], "uid": "another"},
+                }
+            )
+        return found
+
+    world.cluster.get = get_then_replace  # type: ignore[method-assign]
+    await world.look()
+    assert "status" not in world.cluster.objects["RWKVDeployment", "chat"]
+
+
+async def test_a_pod_of_a_broken_template_is_removed_so_that_the_fixed_one_can_come() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    broken = pod_objects.pod("chat-engine-1", "engine", "rev-1", **pod_objects.crashed(64))
+    world.cluster.put({"kind": "Pod", **broken})
+    await world.look()
+    assert "delete Pod chat-engine-1" in world.cluster.writes
+    assert ("Pod", "chat-engine-0") in world.cluster.objects
+
+
+async def test_pods_that_kubernetes_refuses_to_make_are_told_of() -> None:
+    world = World()
+    await world.look()
+    engines = world.cluster.objects["StatefulSet", "chat-engine"]
+    engines["status"] = {"observedGeneration": 1, "replicas": 0, "updateRevision": "rev-2"}
+    for index, (reason, kind, message) in enumerate(
+        [("SuccessfulCreate", "Normal", "older"), ("FailedCreate", "Warning", "exceeded quota: q")]
+    ):
+        world.cluster.put(
+            {
+                "kind": "Event",
+                "metadata": {"name": f"e{index}"},
+                "involvedObject": {"name": "chat-engine", "kind": "StatefulSet"},
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": f"2026-01-01T00:00:0{index}Z",
+            }
+        )
+    await world.look()
+    assert world.conditions()["Ready"] == ("False", "FailedCreate")
+    assert "exceeded quota: q" in world.message("Ready")
+
+
+async def test_open_deployments_and_those_with_own_keys_get_no_key() -> None:
+    for auth in ({"mode": "Open"}, {"apiKeysSecretRef": {"name": "mine"}}):
+        world = World({"auth": auth})
+        await world.look()
+        assert "create Secret chat-internal" in world.cluster.writes
+        assert "create Secret chat-api-key" not in world.cluster.writes
+
+
+async def test_passes_are_counted_by_their_result() -> None:
+    world = World()
+    await world.look()
+    world.cluster.objects.clear()
+    await world.look()
+    text = world.metrics.render().decode()
+    assert 'rwkv_operator_reconciles_total{result="ok"} 1.0' in text
+    assert 'rwkv_operator_reconciles_total{result="gone"} 1.0' in text
