@@ -16,6 +16,7 @@ BASIC_CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
     "serviceaccount-controller",
+    "clusterrole-aggregation-controller",
     "root-ca-certificate-publisher-controller",
 )
 WORKLOAD_CONTROLLERS = (
@@ -140,7 +141,8 @@ def build_node_controller_args(plane: ControlPlane, kubeconfig: Path) -> list[st
         f"--cluster-signing-cert-file={plane.pki / 'ca.crt'}",
         f"--cluster-signing-key-file={plane.pki / 'ca.key'}",
         f"--cluster-cidr={POD_CIDR}",
-        "--allocate-node-cidrs=true",
+        # The bring-up sets each node's range itself: its routes follow from it.
+        "--allocate-node-cidrs=false",
         "--bind-address=127.0.0.1",
         # A claim that misses its volume's birth is only looked at again after this: 17 s -> 0.8 s.
         "--pvclaimbinder-sync-period=1s",
@@ -154,6 +156,8 @@ def _controller_args(plane: ControlPlane, kubeconfig: Path) -> list[str]:
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
+        # There is no aggregated API server whose settings could be looked up.
+        "--authentication-skip-lookup=true",
         f"--cert-dir={plane.data / 'controllers'}",
         f"--root-ca-file={plane.pki / 'ca.crt'}",
         f"--service-account-private-key-file={plane.pki / 'service-account.key'}",
@@ -168,6 +172,7 @@ def build_scheduler_args(plane: ControlPlane, kubeconfig: Path) -> list[str]:
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
+        "--authentication-skip-lookup=true",
         f"--cert-dir={plane.data / 'scheduler'}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",

@@ -6,7 +6,7 @@ Not a general client: tests and operators use their own with the kubeconfig.
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +70,6 @@ class Client:
         answer = self._http.delete(path)
         if answer.status_code != 404:
             _body(answer)
-
-    def watch(self, path: str, version: str, seconds: int = 240) -> Iterator[Object]:
-        """Yield watch events from a resource version on, until the server ends the watch."""
-        params = {
-            "watch": "true",
-            "resourceVersion": version,
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(seconds),
-        }
-        timeout = httpx.Timeout(10, read=seconds + 30)
-        with self._http.stream("GET", path, params=params, timeout=timeout) as answer:
-            if answer.status_code >= 400:
-                answer.read()
-                _body(answer)
-            for line in answer.iter_lines():
-                if line:
-                    yield json.loads(line)
 
 
 def wait_until(check: Callable[[], bool], what: str, seconds: float, pause: float = 0.05) -> None:

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rwkv_cluster import errors
+
 LIFETIME = datetime.timedelta(days=30)
 # Clocks of containers and hosts may be a little apart.
 BACKDATE = datetime.timedelta(minutes=5)
@@ -94,6 +96,14 @@ def create_authority(name: str) -> Authority:
         .sign(key, hashes.SHA256())
     )
     return Authority(cert, key)
+
+
+def load_authority(cert: Path, key: Path) -> Authority:
+    """Read a CA back from its files."""
+    loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise errors.UsageError(f"{key}: not an elliptic-curve key")
+    return Authority(x509.load_pem_x509_certificate(cert.read_bytes()), loaded)
 
 
 def write_service_account_keys(folder: Path) -> tuple[Path, Path]:

@@ -7,17 +7,14 @@ package main
 import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
-	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
-	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
-	_ "github.com/coredns/coredns/plugin/reload"
 	_ "github.com/coredns/coredns/plugin/template"
 )
 
 func main() {
 	// The order is the order in which a query passes the plugins.
-	dnsserver.Directives = []string{"reload", "health", "ready", "errors", "cache", "template", "kubernetes"}
+	dnsserver.Directives = []string{"ready", "errors", "template", "kubernetes"}
 	coremain.Run()
 }

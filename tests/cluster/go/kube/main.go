@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	genericserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -57,11 +56,7 @@ func main() {
 		etcdmain.Main(args)
 		return
 	}
-	ctx := context.Background()
-	if args[0] == "kubelet" {
-		ctx = genericserver.SetupSignalContext()
-	}
-	os.Exit(cli.Run(components[args[0]](ctx)))
+	os.Exit(cli.Run(components[args[0]](context.Background())))
 }
 
 func names() []string {
