@@ -27,7 +27,7 @@ check: dev-env  ## Format, lint, types, import rules, generated copies (under a 
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/lint-imports --no-timing
+	.venv/bin/lint-imports --no-logo
 	$(PY) charts/rwkv-operator/sync.py --check
 
 test: prepare check test-unit test-engine test-integration test-e2e  ## Every tier; ends with pytest's summary
