@@ -61,12 +61,12 @@ SHELL = tuple(
     "base-files base-passwd bash ca-certificates coreutils dash findutils grep gzip libc-bin"
     " sed tar".split()
 )
-RUNTIME = (*SHELL, "python3", "libgomp1", "libstdc++6", "util-linux")
+ENGINE = ("libgomp1", "libnuma1", "libstdc++6", "util-linux")
 BASES = {
     base.name: base
     for base in (
-        Base("python", "bookworm", RUNTIME, (PREPARE, COMPILE)),
-        Base("python-build", "bookworm", (*RUNTIME, "python3-pip", "gcc"), (PREPARE, COMPILE)),
+        Base("python", "bookworm", (*SHELL, "python3", *ENGINE), (PREPARE, COMPILE)),
+        Base("python-build", "bookworm", (*SHELL, "python3-pip", "gcc"), (PREPARE, COMPILE)),
         Base("haproxy", "forky", (*SHELL, "haproxy"), (PREPARE, HAPROXY), True),
     )
 }

@@ -30,6 +30,8 @@ import engine_env
 
 REPO = Path(__file__).resolve().parent.parent
 REPOSITORY = "localhost/rwkv-operator"
+# A step that takes time, as buildah and as Docker announce it.
+STEP = re.compile(r"(?:.*STEP \d+/\d+: |#\d+ \[.+\] )(?P<what>(?:RUN|COPY) .*)")
 NOT_SOURCES = re.compile(r"(^|/)(__pycache__|[^/]+\.egg-info)(/|$)|\.pyc$")
 
 
@@ -159,8 +161,9 @@ def build(
     progress.say(f"{image.name}: building {reference}, log: {log}")
 
     def tell(line: str) -> None:
-        if re.match(r"(\[\d/\d\] )?STEP \d+/\d+: (RUN|COPY|FROM)|#\d+ \[.*\] (RUN|COPY)", line):
-            progress.say(f"{image.name}: {line[:110]}")
+        if step := STEP.match(line):
+            words = re.sub(r"--(mount|from|root)=\S+ |\s+", " ", step["what"]).split()
+            progress.say(f"{image.name}: {' '.join(words)[:90]}")
 
     make = build_command(image, reference, arguments, docker)
     command.run_logged(f"image {image.name}", make, log, on_line=tell)

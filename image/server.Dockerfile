@@ -39,6 +39,11 @@ RUN cd /src && : > README.md && mkdir -p operator \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rwkv/app
 
 FROM ${BASE} AS cpu
+# Libraries of the engine that a public base lacks; the bases of base.py have them, and no apt.
+RUN if command -v apt-get >/dev/null; then \
+      apt-get update && apt-get install -y --no-install-recommends libgomp1 libnuma1 \
+      && rm -rf /var/lib/apt/lists/*; \
+    fi
 RUN echo 'rwkv:x:65532:65532:rwkv:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && echo 'rwkv:x:65532:' >> /etc/group \
     && mkdir -p /etc/rwkv /etc/rwkv-internal /models /var/lib/rwkv/state \

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +24,13 @@ def check(case: str, obj: Mapping[str, Any]) -> None:
     assert path.exists(), f"{path} is missing; write it with UPDATE_GOLDEN=1"
     expected = yaml.safe_load(path.read_text())
     assert obj == expected, f"{path} differs; if that is right, UPDATE_GOLDEN=1 writes it anew"
+
+
+def check_all(case: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Compare each object with its file, and the files of the case with the objects."""
+    made = set()
+    for obj in objects:
+        check(case, obj)
+        made.add(f"{obj['kind'].lower()}-{obj['metadata']['name']}.yaml")
+    left_over = {path.name for path in (FOLDER / case).glob("*.yaml")} - made
+    assert not left_over, f"{case}: nothing makes {sorted(left_over)} any more; delete them"
