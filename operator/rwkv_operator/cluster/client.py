@@ -7,6 +7,7 @@ of `errors.py`. Calls block; they are meant for threads.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -25,6 +26,9 @@ _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MUTATING: Final = ("POST", "PATCH", "DELETE")
 _PAGE: Final = 500
+
+_NOT_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON may hold as they are, and YAML only escaped."""
 
 
 def load_client(connections: int) -> kubernetes.client.ApiClient:
@@ -162,7 +166,7 @@ class Cluster:
         )
         url = f"{self._api.configuration.host}{path}" + (f"?{urlencode(chosen)}" if chosen else "")
         # The library would turn a dict into text itself, but not for apply's content type.
-        payload: object = json.dumps(body) if content_type == _APPLY else body
+        payload: object = to_yaml(body) if content_type == _APPLY else body
         try:
             answer = self._api.call_api(method, url, headers, payload, _request_timeout=_TIMEOUT)
             text = answer.read()
@@ -174,6 +178,15 @@ class Cluster:
             raise _translate(answer.status, text, answer.reason)
         value: dict[str, Any] = json.loads(text)
         return value
+
+
+def to_yaml(value: object) -> str:
+    """JSON that is YAML too, as the API server wants for an apply.
+
+    Escaped surrogates, by which JSON in ASCII writes an emoji, are an error there.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _translate(status: int, body: object, reason: object) -> errors.ClusterError:
