@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import api_client
 import crd_values
 import deployments
 import httpx
@@ -22,35 +22,21 @@ SAMPLES = [*deployments.SAMPLES, *sorted((deployments.CRDS / "stacks").glob("*.y
 INVALID = sorted((deployments.CRDS / "samples" / "invalid").glob("*.yaml"))
 
 
-Create = Callable[[Mapping[str, Any]], httpx.Response]
-
-
 @pytest.fixture(scope="module")
-def create(apiserver: ApiServer) -> Iterator[Create]:
-    """Asks the API server to create an object as kubectl does, but to keep nothing."""
-    context = ssl.create_default_context(cafile=str(apiserver.folder / "ca.crt"))
-    context.load_cert_chain(apiserver.folder / "admin.crt", apiserver.folder / "admin.key")
-    client = httpx.Client(base_url=apiserver.url, verify=context, trust_env=False, timeout=30)
-
-    def post(obj: Mapping[str, Any]) -> httpx.Response:
-        stack = obj["kind"] == names.STACK_KIND
-        plural = names.STACK_PLURAL if stack else f"namespaces/default/{names.DEPLOYMENT_PLURAL}"
-        params = {"dryRun": "All", "fieldValidation": "Strict"}
-        return client.post(f"/apis/{names.API_VERSION}/{plural}", params=params, json=dict(obj))
-
-    with client:
-        yield post
+def client(apiserver: ApiServer) -> Iterator[httpx.Client]:
+    with api_client.connect(apiserver) as client:
+        yield client
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_is_accepted(create: Create, path: Path) -> None:
-    answer = create(deployments.load(path))
+def test_a_sample_is_accepted(client: httpx.Client, path: Path) -> None:
+    answer = api_client.try_create(client, deployments.load(path))
     assert answer.status_code == 201, answer.text
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
-def test_a_wrong_sample_is_refused_with_its_message(create: Create, path: Path) -> None:
-    answer = create(deployments.load(path))
+def test_a_wrong_sample_is_refused_with_its_message(client: httpx.Client, path: Path) -> None:
+    answer = api_client.try_create(client, deployments.load(path))
     assert answer.status_code in (400, 422), answer.text
     assert expected(path) in answer.json()["message"]
 
@@ -81,18 +67,25 @@ def expected(path: Path) -> str:
     return match.group(1)
 
 
-def test_the_api_server_fills_in_the_defaults_that_the_unit_tests_assume(create: Create) -> None:
+def test_the_api_server_fills_in_the_defaults_that_the_unit_tests_assume(
+    client: httpx.Client,
+) -> None:
     spec = deployments.raw()["spec"]
     kind = {"apiVersion": names.API_VERSION, "kind": names.DEPLOYMENT_KIND}
     obj = {**kind, "metadata": {"name": "chat", "namespace": "default"}, "spec": spec}
     schema = crd_values.load_schema(names.DEPLOYMENT_PLURAL)
-    assert create(obj).json()["spec"] == crd_values.with_defaults(schema, obj)["spec"]
+    assert (
+        api_client.try_create(client, obj).json()["spec"]
+        == crd_values.with_defaults(schema, obj)["spec"]
+    )
 
 
-def test_a_field_that_is_too_long_does_not_hide_the_rules(create: Create) -> None:
+def test_a_field_that_is_too_long_does_not_hide_the_rules(client: httpx.Client) -> None:
     # The rules' cost is bounded by the schema's limits; beyond those only the limit is told.
     spec = deployments.raw({"engine": {"extraArgs": ["--seed=1"] * 17}})["spec"]
     kind = {"apiVersion": names.API_VERSION, "kind": names.DEPLOYMENT_KIND}
-    answer = create({**kind, "metadata": {"name": "chat", "namespace": "default"}, "spec": spec})
+    answer = api_client.try_create(
+        client, {**kind, "metadata": {"name": "chat", "namespace": "default"}, "spec": spec}
+    )
     assert "spec.engine.extraArgs" in answer.json()["message"]
     assert "must have at most 16 items" in answer.json()["message"]
