@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -28,21 +27,17 @@ class ConfigRefused(HAProxyError):
     """The master has refused a config; the old workers go on."""
 
 
-@dataclass(frozen=True)
 class HAProxy:
-    """One HAProxy in master-worker mode.
+    """One HAProxy in master-worker mode."""
 
-    Attributes:
-        stats: the worker's socket.
-        master: the master's socket.
-    """
-
-    stats: Path
-    master: Path
+    def __init__(self, stats: Path, master: Path) -> None:
+        """Keep the paths of the worker's and of the master's socket."""
+        self.stats = stats
+        self.master = master
 
     def running_config(self) -> str:
         """Hash of the config that the current worker runs."""
-        answer = _ask(self.stats, f"show env {haproxy.CONFIG_HASH_VARIABLE}", ANSWER_SECONDS)
+        answer = ask(self.stats, f"show env {haproxy.CONFIG_HASH_VARIABLE}", ANSWER_SECONDS)
         name, _, value = answer.strip().partition("=")
         if name != haproxy.CONFIG_HASH_VARIABLE:
             raise HAProxyError("HAProxy runs a config without a hash")
@@ -54,13 +49,13 @@ class HAProxy:
         Raises:
             ConfigRefused: with HAProxy's own reason.
         """
-        answer = _ask(self.master, "reload", RELOAD_SECONDS)
+        answer = ask(self.master, "reload", RELOAD_SECONDS)
         if not answer.startswith("Success=1"):
             raise ConfigRefused(_first_alert(answer))
 
     def replace_map(self, name: Path, entries: Mapping[str, str]) -> None:
         """Put other entries in force at once, all of them in one step."""
-        answer = _ask(self.stats, f"prepare map {name}", ANSWER_SECONDS)
+        answer = ask(self.stats, f"prepare map {name}", ANSWER_SECONDS)
         version = re.search(r"New version created: (\d+)", answer)
         if version is None:
             raise HAProxyError(f"HAProxy prepares no map: {answer.strip() or 'no answer'}")
@@ -71,19 +66,21 @@ class HAProxy:
         self._do(f"commit map @{version[1]} {name}")
 
     def _do(self, command: str) -> None:
-        answer = _ask(self.stats, command, ANSWER_SECONDS).strip()
+        answer = ask(self.stats, command, ANSWER_SECONDS).strip()
         if answer:
             # Not the command: its payload has the hashes of keys.
             raise HAProxyError(f"HAProxy refused `{' '.join(command.split()[:2])}`: {answer}")
 
 
-def _ask(path: Path, command: str, seconds: float) -> str:
+def ask(path: Path, command: str, seconds: float) -> str:
     """Send one command and read until HAProxy hangs up."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(seconds)
             connection.connect(str(path))
             connection.sendall(f"{command}\n".encode())
+            # The master's socket stays open for more until it hears that there is none.
+            connection.shutdown(socket.SHUT_WR)
             chunks = []
             while chunk := connection.recv(65536):
                 chunks.append(chunk)

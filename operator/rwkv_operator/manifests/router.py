@@ -25,6 +25,7 @@ HAPROXY_USER_ID: Final = 99
 LEAVE_SECONDS: Final = 5
 """Between a pod's removal from the Service and its closed port, for the nodes to notice."""
 
+FIND_ENGINES_SECONDS: Final = 3
 GRACE_MARGIN_SECONDS: Final = 10
 
 
@@ -46,6 +47,8 @@ def build_router_deployment(dep: spec.Deployment, ctx: Context) -> dict[str, Any
         "metadata": build_metadata(dep, names.router(dep.name), "router"),
         "spec": {
             "replicas": dep.spec.routing.replicas,
+            # A new router is ready at once, but has to find the engines by DNS and check them.
+            "minReadySeconds": FIND_ENGINES_SECONDS,
             "revisionHistoryLimit": 2,
             "strategy": {
                 "type": "RollingUpdate",
