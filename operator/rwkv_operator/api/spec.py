@@ -178,8 +178,6 @@ class Deployment:
     uid: str
     generation: int
     spec: Spec
-    deletion_timestamp: str | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_deployment(obj: Mapping[str, Any]) -> Deployment:
@@ -204,8 +202,6 @@ def parse_deployment(obj: Mapping[str, Any]) -> Deployment:
         uid=metadata.text("uid"),
         generation=metadata.integer("generation", 1, 0, 2**63 - 1),
         spec=parse_spec(top.child("spec"), name),
-        deletion_timestamp=metadata.optional_text("deletionTimestamp"),
-        annotations=metadata.text_map("annotations"),
     )
 
 
