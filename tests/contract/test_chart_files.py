@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -104,3 +105,13 @@ def test_no_variable_of_the_chart_is_unknown_to_the_operator() -> None:
     source = Path(settings.__file__).read_text()
     names = [entry["name"] for entry in container["env"]]
     assert [name for name in names if f'"{name}"' not in source] == []
+
+
+def test_the_operator_knows_the_command_that_the_chart_gives() -> None:
+    (container,) = of_kind(find_helm().render(), "Deployment")["rwkv-operator"]["spec"]["template"][
+        "spec"
+    ]["containers"]
+    command = [sys.executable, "-m", "rwkv_operator", *container["args"], "--help"]
+    environ = os.environ | {"PYTHONPATH": str(REPO / "operator")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    assert done.returncode == 0, done.stderr
