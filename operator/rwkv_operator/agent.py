@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from rwkv_operator import agent_haproxy, agent_keys, agent_status, names
+from rwkv_operator.agent_status import Problem
 from rwkv_operator.manifests import haproxy
 
 INTERVAL_SECONDS: Final = 1.0
@@ -80,41 +81,43 @@ class Agent:
 
         Keys come first: the workers of a reload read the map from the disk.
         """
-        errors: list[str] = []
-        self._sync_keys(errors)
-        running = self._sync_config(errors)
-        return agent_status.Status(running, self._keys_in_force, "; ".join(errors) or None)
+        key_problems = self._sync_keys()
+        running, config_problems = self._sync_config()
+        problems = sorted({*key_problems, *config_problems}, key=_severity)
+        return agent_status.Status(running, self._keys_in_force, tuple(problems))
 
-    def _sync_keys(self, errors: list[str]) -> None:
+    def _sync_keys(self) -> list[Problem]:
         if self._paths.keys is None:
-            return
+            return []
         keys = agent_keys.read_keys(self._paths.keys)
-        errors += [f"API keys: {error}" for error in keys.errors]
+        problems = [Problem("InvalidAPIKeys", f"API keys: {error}") for error in keys.errors]
         if keys.digest == self._keys_in_force:
-            return
+            return problems
         agent_keys.write_map(self._paths.key_map, keys.map_text)
         try:
             self._proxy.replace_map(self._paths.key_map, keys.tenants)
         except agent_haproxy.HAProxyError as error:
-            errors.append(str(error))
-            return
+            return [*problems, Problem("HAProxyUnreachable", str(error))]
         self._keys_in_force = keys.digest
-        log.info("API keys of %d tenants are in force", len(set(keys.tenants.values())))
+        log.info("API keys of %d tenants are in force", len(keys.tenants))
+        return problems
 
-    def _sync_config(self, errors: list[str]) -> str | None:
-        """Bring the config on disk into force; returns the hash of the one that is."""
+    def _sync_config(self) -> tuple[str | None, list[Problem]]:
+        """Bring the config on disk into force; gives the hash of the one that is."""
+        running = None
         try:
             running = self._proxy.running_config()
             wanted = haproxy.config_hash(self._paths.config.read_text())
             if wanted is None:
-                errors.append(f"{self._paths.config.name} carries no hash")
-            elif wanted != running:
+                raise agent_haproxy.ConfigRefused(f"{self._paths.config.name} carries no hash")
+            if wanted != running:
                 self._reload(wanted)
                 running = self._proxy.running_config()
+        except agent_haproxy.ConfigRefused as error:
+            return running, [Problem("ConfigRefused", str(error))]
         except (agent_haproxy.HAProxyError, OSError) as error:
-            errors.append(str(error))
-            return None if not isinstance(error, agent_haproxy.ConfigRefused) else running
-        return running
+            return None, [Problem("HAProxyUnreachable", str(error))]
+        return running, []
 
     def _reload(self, wanted: str) -> None:
         now, last = self._clock(), self._refused
@@ -129,6 +132,10 @@ class Agent:
             raise agent_haproxy.ConfigRefused(reason) from error
         self._refused = None
         log.info("config %s is in force", wanted[:12])
+
+
+def _severity(problem: Problem) -> tuple[int, str]:
+    return get_args(agent_status.Reason).index(problem.reason), problem.text
 
 
 def initialise(paths: Paths) -> None:

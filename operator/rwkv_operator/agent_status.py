@@ -7,10 +7,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 STALE_SECONDS: Final = 120.0
 """An agent that hasn't looked for that long is stuck; a reload may take half of it."""
+
+
+Reason = Literal["Starting", "HAProxyUnreachable", "ConfigRefused", "InvalidAPIKeys"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: for the operator, and for a person."""
+
+    reason: Reason
+    text: str
 
 
 @dataclass(frozen=True)
@@ -20,19 +31,25 @@ class Status:
     Attributes:
         config_hash: of the config that HAProxy runs; None while that isn't known.
         secret_hash: of the API keys in force; None with `auth.mode: Open` and until they are.
-        error: what is wrong, in one line; None when nothing is.
+        problems: what is wrong, the worst first.
     """
 
     config_hash: str | None = None
     secret_hash: str | None = None
-    error: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        """All problems in one line."""
+        return "; ".join(problem.text for problem in self.problems) or None
 
     def as_json(self) -> dict[str, Any]:
-        """As it goes over the wire."""
+        """As it goes over the wire; `reason` is that of the worst problem."""
         return {
             "configHash": self.config_hash,
             "secretHash": self.secret_hash,
             "error": self.error,
+            "reason": self.problems[0].reason if self.problems else None,
         }
 
 
@@ -42,7 +59,7 @@ class Board:
     def __init__(self, clock: Callable[[], float]) -> None:
         """Start without any knowledge."""
         self._clock = clock
-        self._latest = (Status(error="starting"), clock())
+        self._latest = (Status(problems=(Problem("Starting", "the agent is starting"),)), clock())
 
     @property
     def status(self) -> Status:

@@ -1,6 +1,9 @@
 """The agent beside a real HAProxy: new keys without a reload, new configs with unbroken streams."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from router_rig import CONTEXT, Rig, deployment, eventually, free_port
 
@@ -17,6 +21,7 @@ from rwkv_operator.manifests import haproxy
 
 pytestmark = pytest.mark.haproxy
 
+OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -94,6 +99,7 @@ def test_a_bad_key_is_said_and_the_others_stay(pod: Pod) -> None:
     eventually(lambda: "bob" in (pod.status()["error"] or ""))
     error = pod.status()["error"]
     assert error.startswith("API keys: bob: ") and "line break" in error
+    assert pod.status()["reason"] == "InvalidAPIKeys"
     assert "key-of-bob" not in error
     assert (pod.answers("key-of-alice"), pod.answers("key-of-bob")) == (200, 401)
     pod.write_key("bob", b"key-of-bob")
@@ -143,7 +149,7 @@ def test_a_bad_config_is_refused_and_the_old_one_goes_on(pod: Pod) -> None:
     eventually(lambda: "refused" in (pod.status()["error"] or ""))
     status = pod.status()
     assert status["configHash"] == old
-    assert "nonsense" in status["error"]
+    assert status["reason"] == "ConfigRefused" and "nonsense" in status["error"]
     assert pod.answers("key-of-alice") == 200
     # Keys still come through while the config waits.
     pod.write_key("bob", b"key-of-bob")
@@ -163,3 +169,28 @@ def test_the_agent_says_when_haproxy_is_gone(pod: Pod) -> None:
     assert answer is not None and answer.status_code == 200
     pod.rig.routers[0].start()
     pod.wait_for(error=None)
+
+
+def test_the_command_serves_and_ends_when_the_pod_does(tmp_path: Path) -> None:
+    secret, run, port = tmp_path / "keys", tmp_path / "run", free_port()
+    secret.mkdir()
+    run.mkdir()
+    (secret / "alice").write_bytes(b"key-of-alice")
+    (tmp_path / "haproxy.cfg").write_text("global\n")
+    command = [sys.executable, "-m", "rwkv_operator.agent"]
+    options = ["--config", f"{tmp_path}/haproxy.cfg", "--run", str(run), "--keys", str(secret)]
+    environment = {**os.environ, "PYTHONPATH": str(OPERATOR)}
+    subprocess.run([*command, "init", *options], check=True, env=environment)
+    assert (run / "keys.map").read_text().endswith(" alice\n")
+    running = subprocess.Popen([*command, "run", *options, "--port", str(port)], env=environment)
+    with httpx.Client(trust_env=False) as client:
+
+        def status() -> str:
+            try:
+                return str(client.get(f"http://127.0.0.1:{port}/status").json()["reason"])
+            except httpx.TransportError:
+                return ""
+
+        eventually(lambda: status() == "HAProxyUnreachable")
+    running.terminate()
+    assert running.wait(10) == 0

@@ -99,6 +99,18 @@ def test_a_bad_key_is_an_error_for_as_long_as_it_is_there(pod: Pod) -> None:
     assert set(pod.haproxy.maps[-1].values()) == {"alice", "bob"}
 
 
+def test_the_worst_problem_gives_the_reason(pod: Pod) -> None:
+    pod.write_key("bob", b"key\n")
+    assert pod.agent.step().as_json()["reason"] == "InvalidAPIKeys"
+    pod.haproxy.refuses = True
+    pod.write_config(B)
+    assert pod.agent.step().as_json()["reason"] == "ConfigRefused"
+    pod.haproxy.answers = False
+    status = pod.agent.step()
+    assert status.as_json()["reason"] == "HAProxyUnreachable"
+    assert (status.error or "").count("does not answer") == 1
+
+
 def test_open_access_needs_no_keys(tmp_path: Path) -> None:
     pod = Pod(tmp_path, keys=False)
     assert pod.agent.step() == agent_status.Status(config_hash=A)
@@ -129,7 +141,7 @@ def test_a_refused_config_is_tried_again_only_after_a_while(pod: Pod) -> None:
     assert pod.haproxy.reloads == 2
     pod.haproxy.refuses = False
     pod.write_config("c" * 64)
-    assert pod.agent.step() == dataclasses.replace(status, config_hash="c" * 64, error=None)
+    assert pod.agent.step() == dataclasses.replace(status, config_hash="c" * 64, problems=())
 
 
 def test_a_config_without_a_hash_is_left_alone(pod: Pod) -> None:
@@ -168,8 +180,13 @@ def test_the_port_says_what_is_in_force_and_whether_the_loop_turns() -> None:
     server = agent_status.serve(board, ("127.0.0.1", 0))
     url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        board.write(agent_status.Status(A, B, "x"))
-        assert read(f"{url}/status") == (200, {"configHash": A, "secretHash": B, "error": "x"})
+        problems = (
+            agent_status.Problem("ConfigRefused", "bad config"),
+            agent_status.Problem("InvalidAPIKeys", "bad key"),
+        )
+        board.write(agent_status.Status(A, B, problems))
+        wanted = {"error": "bad config; bad key", "reason": "ConfigRefused"}
+        assert read(f"{url}/status") == (200, {"configHash": A, "secretHash": B, **wanted})
         assert read(f"{url}/livez") == (200, {"status": "ok"})
         assert read(f"{url}/other")[0] == 404
         now = agent_status.STALE_SECONDS
