@@ -130,6 +130,8 @@ def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
         "readinessProbe": _probe("/readyz", period=2, timeout=5, failures=2),
         "lifecycle": {"preStop": {"exec": {"command": ["rwkv-server", "drain"]}}},
         "terminationMessagePath": "/dev/termination-log",
+        # What killed it before it could say so is at least in the log's last lines.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": security.build_container_security_context(),
         "volumeMounts": _mounts(dep),
     }

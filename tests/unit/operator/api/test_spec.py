@@ -169,7 +169,7 @@ def test_parsing_leaves_the_object_alone() -> None:
     assert obj == before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(crd_values.values(SCHEMA["properties"]["spec"]))
 def test_what_the_schema_accepts_is_parsed(value: dict[str, Any]) -> None:
     assume(meets_the_rules(value))
