@@ -23,6 +23,8 @@ TINY_PARAMETERS = 50_000_000
 # Slots beyond maxNumSeqs: vLLM keeps one block as the null block, and rounds down.
 SPARE_SLOTS = 2
 MEBIBYTE = 1 << 20
+# Answers to one request; vLLM's own bound is 16384, and one such request stops all others.
+MAX_CHOICES = 128
 
 # Variables that would open vLLM up, should an image or a pod template carry them.
 NEVER_INHERITED = frozenset(
@@ -89,6 +91,7 @@ def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str)
     fixed = {
         "VLLM_API_KEY": key,
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_MAX_N_SEQUENCES": str(MAX_CHOICES),
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",

@@ -29,7 +29,8 @@ _CONSEQUENCES = re.compile(
 )
 _SHARDS = re.compile(r"checkpoint shards:\s+(\d+)% Completed")
 _STAGES = (
-    (re.compile(r"Initializing a V1 LLM engine|vLLM API server version"), "starting vLLM"),
+    (re.compile(r"non-default args:"), "starting the engine"),
+    (re.compile(r"Initializing a V1 LLM engine"), "starting the engine's worker"),
     (re.compile(r"Starting to load model"), "loading the weights"),
     (re.compile(r"Loading weights took|Model loading took"), "preparing the state cache"),
     (re.compile(r"Capturing CUDA graphs|[Ww]arming up|Graph capturing"), "warming up"),

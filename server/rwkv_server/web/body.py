@@ -104,7 +104,7 @@ def _refuse_field(name: str) -> NoReturn:
 
 
 def _check_text(value: Any) -> None:
-    """Refuse half of a surrogate pair: no tokenizer takes it, and vLLM answers 500."""
+    """Refuse half of a surrogate pair, which no tokenizer takes."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

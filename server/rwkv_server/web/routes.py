@@ -1,8 +1,8 @@
 """Which paths an engine answers, and to whom.
 
 vLLM mounts far more than an OpenAI endpoint needs, and its key guards only some prefixes. What is
-not in `ALLOWED` doesn't exist. `CLOSED` lists what vLLM mounts and we hide, so that a test can tell
-a route that a new vLLM brings from one that was looked at.
+not in `ALLOWED` doesn't exist. A test walks vLLM's own routes and fails on one that nobody looked
+at.
 """
 
 from __future__ import annotations

