@@ -69,6 +69,7 @@ def kill(name: str, seconds: float = KILL_SECONDS) -> int:
     while alive := list_processes(name):
         if time.monotonic() > deadline:
             raise errors.ClusterError(f"cgroup {name}: processes {sorted(alive)} can't be killed")
+        _thaw(name)
         for pid in alive:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -77,6 +78,17 @@ def kill(name: str, seconds: float = KILL_SECONDS) -> int:
         killed |= alive
         time.sleep(0.02)
     return len(killed)
+
+
+def _thaw(name: str) -> None:
+    """A frozen process doesn't die: its runtime may have been killed between freeze and thaw."""
+    for root in read_hierarchies():
+        for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+            for path in (root / name).rglob(file):
+                try:
+                    path.write_text(value)
+                except OSError:
+                    continue
 
 
 def remove(name: str, seconds: float = 5) -> None:

@@ -48,6 +48,7 @@ def _empty_stores(runner: Runner) -> None:
         if f"containerd{number}" in process.list_running(cluster) and store.is_up():
             # The kubelet would start them again.
             process.stop(cluster, f"kubelet{number}")
+            cgroups.kill(here.cgroup)
             _try_purge(store)
 
 

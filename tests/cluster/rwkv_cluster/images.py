@@ -9,6 +9,7 @@ import io
 import json
 import platform
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from rwkv_cluster.process import Runner
 
 SOURCE_LABEL = "rwkv-cluster/source-id"
 IMPORT_SECONDS = 600
+PURGE_SECONDS = 15
+ARCHIVE = Path(__file__).resolve().parents[3] / "image" / "archive.py"
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,16 @@ class Store:
         labels = self.read_labels(reference) or ""
         return f"{SOURCE_LABEL}={source_id}" in labels.split(",")
 
-    def load_built(self, local: str, reference: str, source_id: str) -> None:
-        """Import an image of buildah's store.
+    def load_built(self, reference: str, source_id: str) -> None:
+        """Import an image of buildah's store, but for the layers that are there already.
 
         Args:
-            local: Its name in buildah's store.
-            reference: Its name in the cluster, complete with registry and tag.
+            reference: Its name, complete with registry and tag.
             source_id: Its id in buildah's store.
         """
-        target = f"docker-archive:/dev/stdout:{reference}"
-        push = [tools.find("buildah"), "push", "--quiet", local, target]
+        there = self.runner.layout.run / "content.txt"
+        there.write_text(self._run("content", "ls", "--quiet"))
+        push = [sys.executable, str(ARCHIVE), reference, "--without", str(there)]
         with subprocess.Popen(push, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pusher:
             assert pusher.stdout is not None and pusher.stderr is not None
             labels = ("--label", f"{SOURCE_LABEL}={source_id}")
@@ -68,7 +71,7 @@ class Store:
             pusher.stdout.close()
             complaint = pusher.stderr.read().decode().strip()
         if pusher.returncode != 0:
-            raise errors.ClusterError(f"{local}: buildah could not export it: {complaint}")
+            raise errors.ClusterError(f"{reference}: could not be exported: {complaint}")
         if not self.has_source(reference, source_id):
             raise errors.ClusterError(f"{reference}: imported, but not found under that name")
 
@@ -83,13 +86,15 @@ class Store:
         """Kill and remove every task, container and sandbox; return whether there was one."""
         tasks = self._run("tasks", "ls", "--quiet").split()
         if tasks:
-            self.runner.try_run(*self._ctr("tasks", "delete", "--force", *tasks))
+            self.runner.try_run(
+                *self._ctr("tasks", "delete", "--force", *tasks), seconds=PURGE_SECONDS
+            )
         found = bool(tasks)
         for kind in ("containers", "sandboxes"):
             listed = self._list(kind)
             found = found or bool(listed)
             if listed:
-                self.runner.try_run(*self._ctr(kind, "rm", *listed))
+                self.runner.try_run(*self._ctr(kind, "rm", *listed), seconds=PURGE_SECONDS)
         return found
 
     def _list(self, kind: str) -> list[str]:
@@ -114,13 +119,14 @@ def read_built_id(local: str) -> str:
 
 
 def normalize(reference: str) -> str:
-    """Return the name under which the kubelet looks for an image: registry, path and tag."""
-    name = reference.removeprefix("localhost/")
-    head, _, rest = name.partition("/")
-    if not rest:
-        name = f"docker.io/library/{name}"
-    elif not any(mark in head for mark in ".:"):
-        name = f"docker.io/{name}"
+    """Return an image's whole name: registry, path and tag.
+
+    What was built here without a registry in its name is `localhost/…`, for buildah and the
+    kubelet alike.
+    """
+    head, slash, _ = reference.partition("/")
+    has_registry = bool(slash) and (head == "localhost" or any(mark in head for mark in ".:"))
+    name = reference if has_registry else f"localhost/{reference}"
     last = name.rpartition("/")[2]
     return name if ":" in last or "@" in last else f"{name}:latest"
 

@@ -107,7 +107,7 @@ class LocalCluster:
                     self._progress.say(f"{reference}: already on {each.name}")
                     continue
                 with self._progress.step(f"import {reference} to {each.name}"):
-                    store.load_built(local, reference, source_id)
+                    store.load_built(reference, source_id)
 
     def _nodes(self, current: State) -> list[Node]:
         return [self._layout.node(n, current.subnet) for n in range(1, current.nodes + 1)]
@@ -210,6 +210,10 @@ class LocalCluster:
             node.start_network(runner, here, Path(current.binaries))
             what = f"{here.name} Ready (log: {log})"
             kube.wait_until(lambda: is_node_ready(client.get(path)), what, READY_SECONDS)
+            # Without it the first pod would be refused.
+            account = "/api/v1/namespaces/default/serviceaccounts/default"
+            what = "default ServiceAccount"
+            kube.wait_until(lambda: client.get(account) is not None, what, READY_SECONDS)
         finally:
             client.close()
 

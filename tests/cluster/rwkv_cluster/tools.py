@@ -12,7 +12,6 @@ from rwkv_cluster import errors
 
 PACKAGES = {
     "buildah": "buildah",
-    "conntrack": "conntrack",
     "gcc": "gcc libc6-dev",
     "ip": "iproute2",
     "ipset": "ipset",
@@ -21,11 +20,11 @@ PACKAGES = {
     "nsenter": "util-linux",
     "runc": "runc",
     "setpriv": "util-linux",
-    "socat": "socat",
+    "unshare": "util-linux",
 }
 GO_REMEDY = "install Go 1.21 or newer (it fetches the release that go.mod names by itself)"
 CNI_DIR = Path("/usr/lib/cni")
-NODE_TOOLS = ("conntrack", "ip", "ipset", "iptables", "nft", "nsenter", "runc", "socat")
+NODE_TOOLS = ("ip", "ipset", "iptables", "nft", "nsenter", "runc", "unshare")
 
 # Debian keeps these where an unprivileged user's PATH doesn't look.
 SYSTEM_PATH = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
