@@ -1,0 +1,90 @@
+"""One engine per model for all tests here: starting one is what costs.
+
+Run by the engine environment's Python, see `make test-engine`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from inproc_engine import Engine
+    from oracle import Oracle
+
+# Read by torch, vLLM and the official implementation when they are imported.
+os.environ |= {
+    "OMP_NUM_THREADS": "1",  # two would wait for each other wherever other tests run beside
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "RWKV_V7_ON": "1",
+    "RWKV_JIT_ON": "0",
+}
+
+TINY_RECALL = Path(__file__).resolve().parents[2] / "image" / "models" / "tiny-recall"
+
+# What third parties warn of in their own code is theirs; a warning from ours stays an error.
+THEIRS = r"(torch|vllm|transformers|rwkv|huggingface_hub|swig|importlib|pydantic)\b"
+KINDS = ("DeprecationWarning", "FutureWarning", "UserWarning", "SyntaxWarning", "ImportWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            for kind in KINDS:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}:{THEIRS}"))
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model of the 0.1B shape."""
+    import random_checkpoint
+
+    folder = tmp_path_factory.mktemp("models") / "small"
+    return random_checkpoint.write_checkpoint(folder, random_checkpoint.SMALL, seed=1)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled model."""
+    if (TINY_RECALL / "config.json").exists():
+        return TINY_RECALL
+    import random_checkpoint
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return random_checkpoint.write_checkpoint(folder, random_checkpoint.TINY, seed=1)
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_model: Path) -> Iterator[Engine]:
+    import inproc_engine
+
+    yield inproc_engine.Engine(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def tiny_oracle(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    import oracle
+
+    return oracle.Oracle(tiny_model, tmp_path_factory.mktemp("oracle"))
+
+
+@pytest.fixture(scope="session")
+def small(small_model: Path) -> Iterator[Engine]:
+    import inproc_engine
+
+    yield inproc_engine.Engine(small_model)
+
+
+@pytest.fixture(scope="session")
+def small_oracle(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    import oracle
+
+    return oracle.Oracle(small_model, tmp_path_factory.mktemp("oracle"))

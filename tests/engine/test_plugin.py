@@ -1,0 +1,59 @@
+"""What the plugin registers with vLLM, and what it refuses."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+def vllm_config(**changes: Any) -> SimpleNamespace:
+    values = {
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 1,
+        "enable_prefix_caching": False,
+        "enable_chunked_prefill": True,
+        "speculative_config": None,
+    } | changes
+    part = SimpleNamespace(**values)
+    return SimpleNamespace(
+        parallel_config=part,
+        cache_config=part,
+        scheduler_config=part,
+        speculative_config=part.speculative_config,
+    )
+
+
+def test_the_config_that_the_server_starts_with_is_accepted() -> None:
+    from rwkv_server import plugin
+
+    plugin.check_config(vllm_config())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option"),
+    [
+        ("tensor_parallel_size", 2, "--tensor-parallel-size"),
+        ("pipeline_parallel_size", 2, "--pipeline-parallel-size"),
+        ("enable_prefix_caching", True, "--no-enable-prefix-caching"),
+        ("enable_chunked_prefill", False, "--enable-chunked-prefill"),
+        ("speculative_config", object(), "speculative decoding"),
+    ],
+)
+def test_what_this_version_does_not_do_is_refused_by_name(
+    field: str, value: object, option: str
+) -> None:
+    from rwkv_server import plugin
+
+    with pytest.raises(ValueError, match=f"RWKV-7: {option}"):
+        plugin.check_config(vllm_config(**{field: value}))
+
+
+def test_registering_twice_is_harmless() -> None:
+    from vllm import ModelRegistry
+
+    from rwkv_server import plugin
+
+    plugin.register()
+    plugin.register()
+
+    assert "RWKV7ForCausalLM" in ModelRegistry.get_supported_archs()

@@ -1,0 +1,80 @@
+"""A vLLM engine inside the test's own process, so that its logits and state slots can be seen."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm import LLM, SamplingParams
+
+from rwkv_server.model import state_layout
+from rwkv_server.model.config import RWKV7Config, parse_config
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one prompt got: greedy tokens and the logits each was chosen from."""
+
+    tokens: list[int]
+    logits: torch.Tensor
+
+
+def greedy(max_tokens: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+
+
+class Engine:
+    """An fp32 engine with few slots and a small token budget, so that steps are mixed."""
+
+    def __init__(self, model: Path, *, slots: int = 4, budget: int = 32) -> None:
+        self.config: RWKV7Config = parse_config(json.loads((model / "config.json").read_text()))
+        self.slots = slots
+        self.llm = LLM(
+            model=str(model),
+            dtype="float32",
+            max_model_len=512,
+            max_num_seqs=slots,
+            max_num_batched_tokens=budget,
+            enable_chunked_prefill=True,
+            enable_prefix_caching=False,
+            enforce_eager=True,
+            kv_cache_memory_bytes=state_layout.cache_bytes(self.config, "float32", slots),
+            distributed_executor_backend="uni",
+        )
+        self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner
+        self._seen: dict[str, list[torch.Tensor]] = {}
+        self._compute_logits = self.runner.model.compute_logits
+        self.runner.model.compute_logits = self._record
+
+    def _record(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._compute_logits(hidden)
+        names = self.runner.input_batch.req_ids
+        for name, row in zip(names, logits.clone(), strict=True):
+            self._seen.setdefault(name.partition("-")[0], []).append(row)
+        return logits
+
+    def generate(self, prompts: list[list[int]], max_tokens: int = 64) -> list[Answer]:
+        """All prompts at once; the scheduler mixes reading and writing as it likes."""
+        self._seen.clear()
+        inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
+        done = self.llm.generate(inputs, greedy(max_tokens), use_tqdm=False)
+        return [self._answer(output) for output in done]
+
+    def _answer(self, output: Any) -> Answer:
+        tokens = list(output.outputs[0].token_ids)
+        # A prompt read in several steps has a row for each; only the last ones were sampled.
+        rows = self._seen[output.request_id.partition("-")[0]][-len(tokens) :]
+        return Answer(tokens, torch.stack(rows))
+
+    def states(self) -> list[tuple[torch.Tensor, ...]]:
+        """Every layer's slots: (time_shift, wkv, channel_shift), slot first."""
+        return [layer.kv_cache for layer in self.runner.model.model.layers]
+
+    def poison(self) -> None:
+        """Fill every slot of every state with NaN."""
+        for layer in self.states():
+            for state in layer:
+                state.fill_(float("nan"))
