@@ -17,12 +17,11 @@ from rwkv_operator import errors, names
 from rwkv_operator.api import conditions, events, observed, spec, status
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import Observed
-from rwkv_operator.api.pods import Pod
 from rwkv_operator.api.stack import Stack
 from rwkv_operator.cluster import gather
 from rwkv_operator.cluster.client import Cluster
 from rwkv_operator.cluster.pods import PodReports, Told
-from rwkv_operator.decide import admission, plan, readiness, resync, rollout
+from rwkv_operator.decide import admission, plan, readiness, resync
 from rwkv_operator.manifests import children, context, haproxy, secrets
 from rwkv_operator.metrics import Metrics
 from rwkv_operator.settings import Settings
@@ -139,16 +138,13 @@ class Reconciler:
             pods=pods,
             events=gather.gather_warnings(self._cluster, dep.namespace, engines, pods),
         )
-        self._remove(dep, rollout.decide_stuck_pods(seen))
         return Seen(obj, dep, admitted, seen)
 
     def _apply(
         self, dep: spec.Deployment, steps: plan.Plan, live: dict[plan.Key, dict[str, Any]]
     ) -> tuple[observed.Refused, ...]:
         """Carry out a plan; `live` becomes what the API server answers."""
-        refused: list[observed.Refused] = []
-        if steps.secrets:
-            self._make_secrets(dep)
+        refused = self._make_secrets(dep) if steps.secrets else []
         for step in steps.applies:
             kind, name = key = plan.key_of(step.desired)
             if step.uid is not None:
@@ -163,30 +159,26 @@ class Reconciler:
             try:
                 live[key] = self._cluster.apply(step.desired, step.uid)
             except errors.ClusterError as error:
-                if error.status not in _REFUSED:
-                    raise
-                refused.append(observed.Refused(kind, name, str(error)))
-            self._metrics.applied.labels(kind).inc()
+                refused.append(_refusal(step.desired, error))
+            else:
+                self._metrics.applied.labels(kind).inc()
         for going in steps.deletes:
             self._cluster.delete(going.kind, dep.namespace, going.name, going.uid)
             live.pop((going.kind, going.name), None)
         return tuple(refused)
 
-    def _make_secrets(self, dep: spec.Deployment) -> None:
+    def _make_secrets(self, dep: spec.Deployment) -> list[observed.Refused]:
         """Make the Secrets, before the pods that mount them; existing ones stay as they are."""
-        self._cluster.create(secrets.build_internal_secret(dep, self._make_key()))
+        wanted = [secrets.build_internal_secret(dep, self._make_key())]
         if dep.spec.auth.makes_key:
-            self._cluster.create(secrets.build_api_key_secret(dep, self._make_key()))
-
-    def _remove(self, dep: spec.Deployment, pods: tuple[Pod, ...]) -> None:
-        for pod in pods:
-            _log.info(
-                "%s/%s: removing %s: an older template that never started",
-                dep.namespace,
-                dep.name,
-                pod.name,
-            )
-            self._cluster.delete("Pod", dep.namespace, pod.name, pod.uid)
+            wanted.append(secrets.build_api_key_secret(dep, self._make_key()))
+        refused = []
+        for secret in wanted:
+            try:
+                self._cluster.create(secret)
+            except errors.ClusterError as error:
+                refused.append(_refusal(secret, error))
+        return refused
 
     def _tell(self, seen: Seen, told: Told) -> float:
         """Write the status where it differs; returns the seconds until the next look."""
@@ -247,6 +239,14 @@ class Reconciler:
             pod_monitor="PodMonitor" in found.served,
             scrape_from=settings.scrape_from,
         )
+
+
+def _refusal(obj: Mapping[str, Any], error: errors.ClusterError) -> observed.Refused:
+    """What to tell of a refused object; raises what another try may get through."""
+    if error.status not in _REFUSED:
+        raise error
+    kind, name = plan.key_of(obj)
+    return observed.Refused(kind, name, str(error))
 
 
 def is_ready(obj: Mapping[str, Any]) -> bool:

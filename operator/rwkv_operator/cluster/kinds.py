@@ -90,7 +90,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             optional=True,
         ),
         Kind("Secret", "", "v1", "secrets", ("create",)),
-        Kind("Pod", "", "v1", "pods", (*_WATCH, "delete")),
+        Kind("Pod", "", "v1", "pods", _WATCH),
         Kind("Event", "", "v1", "events", ("list", "create")),
     )
 }

@@ -312,17 +312,6 @@ async def test_a_deployment_that_was_made_anew_meanwhile_keeps_its_own_status() 
     assert "status" not in world.cluster.objects["RWKVDeployment", "chat"]
 
 
-async def test_a_pod_of_a_broken_template_is_removed_so_that_the_fixed_one_can_come() -> None:
-    world = World()
-    await world.look()
-    world.serve()
-    broken = pod_objects.pod("chat-engine-1", "engine", "rev-1", **pod_objects.crashed(64))
-    world.cluster.put({"kind": "Pod", **broken})
-    await world.look()
-    assert "delete Pod chat-engine-1" in world.cluster.writes
-    assert ("Pod", "chat-engine-0") in world.cluster.objects
-
-
 async def test_pods_that_kubernetes_refuses_to_make_are_told_of() -> None:
     world = World()
     await world.look()

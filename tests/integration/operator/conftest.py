@@ -1,0 +1,54 @@
+"""An operator process per module, on the API server with the workload controllers."""
+
+from collections.abc import Iterator
+
+import deployments
+import operator_process
+import pytest
+from kube import Kube
+from operator_process import OperatorProcess
+
+from rwkv_cluster.apiserver import ApiServer
+
+
+@pytest.fixture(scope="session")
+def kube(apiserver_with_workloads: ApiServer) -> Kube:
+    """The cluster as an admin sees it, with the operator's role and the cpu stack."""
+    server = apiserver_with_workloads
+    kube = Kube(str(server.kubectl), "helm", server.kubeconfig)
+    operator_process.grant(kube)
+    kube.apply(deployments.CRDS / "stacks" / "cpu.yaml")
+    return kube
+
+
+@pytest.fixture(scope="module")
+def operator(
+    kube: Kube, apiserver_with_workloads: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator with the rights of its role, and no more."""
+    kubeconfig = apiserver_with_workloads.user(operator_process.USER)
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operator_process.running(kubeconfig, log) as process:
+        yield process
+    assert not complaints(log.read_text())
+
+
+def complaints(log: str) -> list[str]:
+    """Lines that tell of a defect, or of a right that the role lacks.
+
+    Nothing can be made in a namespace that is going away, which is how every test ends.
+    """
+    return [
+        line
+        for line in log.splitlines()
+        if ("Traceback" in line or "orbidden" in line) and "being terminated" not in line
+    ]
+
+
+@pytest.fixture
+def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own."""
+    name = f"t{abs(hash(request.node.nodeid)) % 10**8}"
+    kube.run("create", "namespace", name)
+    yield name
+    kube.run("delete", "namespace", name, "--wait=false")
