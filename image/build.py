@@ -37,11 +37,19 @@ NOT_SOURCES = re.compile(r"(^|/)(__pycache__|[^/]+\.egg-info)(/|$)|\.pyc$")
 
 @dataclass(frozen=True)
 class Image:
-    """One image: its Dockerfile, the files and folders that it copies, the bases that it takes."""
+    """One image.
+
+    Attributes:
+        name: of the image and its Dockerfile.
+        copied: files and folders that the Dockerfile copies.
+        bases: build arguments that take a base image, and which one of `base.py`.
+        parent: an image of this table that this one is built on, as build argument.
+    """
 
     name: str
     copied: tuple[str, ...]
     bases: dict[str, str]
+    parent: tuple[str, str] | None = None
 
     @property
     def dockerfile(self) -> str:
@@ -49,27 +57,39 @@ class Image:
         return f"image/{self.name}.Dockerfile"
 
 
-PYTHON_BASES = {"BASE": "python", "BUILD_BASE": "python-build"}
-TOOLS = ("image/fetch.sh", "image/constraints/uv.txt", "image/constraints/build.txt")
+@dataclass(frozen=True)
+class Settings:
+    """How this call builds: with Docker or buildah, torch from where, for which platform."""
+
+    docker: bool
+    torch_index: str | None = None
+    platform: str | None = None
+
+
+UV = ("image/fetch.sh", "image/constraints/uv.txt")
+OWN_CODE = (*UV, "image/constraints/build.txt", "pyproject.toml")
 IMAGES = {
     image.name: image
     for image in (
         Image(
+            "engine",
+            (*UV, "image/engine_env.py", "image/slim.py", "image/constraints/cpu.txt"),
+            {"BASE": "python", "BUILD_BASE": "python-build"},
+        ),
+        Image(
             "server",
-            (
-                *TOOLS, "pyproject.toml", "server/rwkv_server", "image/models",
-                "image/engine_env.py", "image/slim.py", "image/constraints/cpu.txt",
-            ),
-            PYTHON_BASES,
+            (*OWN_CODE, "server/rwkv_server", "image/models"),
+            {"BUILD_BASE": "python-build"},
+            parent=("ENGINE", "engine"),
         ),
         Image(
             "operator",
-            (*TOOLS, "pyproject.toml", "operator/rwkv_operator", "image/constraints/operator.txt"),
-            PYTHON_BASES,
+            (*OWN_CODE, "operator/rwkv_operator", "image/constraints/operator.txt"),
+            {"BASE": "python", "BUILD_BASE": "python-build"},
         ),
         Image("router", ("image/router",), {"BASE": "haproxy"}),
     )
-}  # fmt: skip
+}
 
 
 def source_files(root: Path, copied: tuple[str, ...]) -> list[str]:
@@ -82,14 +102,14 @@ def source_files(root: Path, copied: tuple[str, ...]) -> list[str]:
     return sorted(name for name in found if not NOT_SOURCES.search(name))
 
 
-def content_hash(root: Path, image: Image, settings: dict[str, str]) -> str:
+def content_hash(root: Path, image: Image, arguments: dict[str, str]) -> str:
     """12 hex digits over the Dockerfile, each copied file and the build's arguments."""
     digest = hashlib.sha256()
     for name in [image.dockerfile, *source_files(root, image.copied)]:
         content = hashlib.sha256((root / name).read_bytes()).hexdigest()
         executable = os.access(root / name, os.X_OK)
         digest.update(f"{name}\0{executable}\0{content}\n".encode())
-    for key, value in sorted(settings.items()):
+    for key, value in sorted(arguments.items()):
         digest.update(f"{key}={value}\n".encode())
     return digest.hexdigest()[:12]
 
@@ -102,72 +122,79 @@ def docker_answers() -> bool:
     )
 
 
-def build_arguments(image: Image, docker: bool, torch_index: str | None) -> dict[str, str]:
-    """Build arguments that change the result; with Docker the Dockerfiles' own bases are taken."""
+def arguments_of(image: Image, settings: Settings) -> dict[str, str]:
+    """Build arguments that change the result; Docker takes the Dockerfiles' own bases."""
     arguments = {}
-    if not docker:
+    if not settings.docker:
         arguments = {arg: base.reference(base.BASES[name]) for arg, name in image.bases.items()}
-    if torch_index and image.name == "server":
-        arguments["TORCH_INDEX"] = torch_index
+    if image.parent:
+        argument, name = image.parent
+        arguments[argument] = reference_of(IMAGES[name], settings)
+    if settings.torch_index and image.name == "engine":
+        arguments["TORCH_INDEX"] = settings.torch_index
     return arguments
 
 
-def build_command(
-    image: Image, reference: str, arguments: dict[str, str], docker: bool
-) -> list[str]:
+def reference_of(image: Image, settings: Settings) -> str:
+    """The image's reference in the local storage, from the present content of the work tree."""
+    arguments = arguments_of(image, settings) | {"platform": settings.platform or ""}
+    return f"{REPOSITORY}/{image.name}:{content_hash(REPO, image, arguments)}"
+
+
+def build_command(image: Image, reference: str, settings: Settings) -> list[str]:
     """The command that builds one image from the repository's root."""
     bundle = os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt"
-    secret = ["--secret", f"id=ca,src={bundle}"] if Path(bundle).exists() else []
-    options = ["--file", str(REPO / image.dockerfile), "--tag", reference, *secret]
-    for key, value in arguments.items():
+    options = ["--file", str(REPO / image.dockerfile), "--tag", reference]
+    options += ["--secret", f"id=ca,src={bundle}"] if Path(bundle).exists() else []
+    options += ["--platform", settings.platform] if settings.platform else []
+    for key, value in arguments_of(image, settings).items():
         options += ["--build-arg", f"{key}={value}"]
-    if docker:
+    if settings.docker:
         return ["docker", "build", *options, str(REPO)]
     cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
     Path(cache).mkdir(parents=True, exist_ok=True)
     options += ["--volume", f"{cache}:/host-uv", "--build-arg", "UV_CACHE_DIR=/host-uv"]
     # Time stamps of 0 make a layer with the same content the same layer, so that it isn't imported
     # into a cluster twice.
-    return [
-        "buildah",
-        "bud",
-        "--isolation",
-        "chroot",
-        "--layers",
-        "--timestamp",
-        "0",
-        *options,
-        str(REPO),
-    ]
+    own = ["--isolation", "chroot", "--layers", "--timestamp", "0"]
+    return ["buildah", "bud", *own, *options, str(REPO)]
 
 
-def is_built(reference: str, docker: bool) -> bool:
+def is_built(reference: str, settings: Settings) -> bool:
     """Whether the image is in the local storage."""
-    inspect = ["docker", "image"] if docker else ["buildah"]
-    kind = [] if docker else ["--type", "image"]
-    return command.output_of([*inspect, "inspect", *kind, reference]) is not None
+    inspect = ["docker", "image", "inspect"] if settings.docker else ["buildah", "inspect"]
+    kind = [] if settings.docker else ["--type", "image"]
+    return command.output_of([*inspect, *kind, reference]) is not None
 
 
-def build(
-    image: Image, reference: str, torch_index: str | None, progress: command.Progress
-) -> None:
-    """Build one image, the steps told as they begin."""
-    docker = docker_answers()
-    if not docker:
+def ensure(image: Image, settings: Settings, progress: command.Progress) -> str:
+    """Build an image and what it is built on, as far as they aren't there; its reference."""
+    reference = reference_of(image, settings)
+    if is_built(reference, settings):
+        return reference
+    if not settings.docker:
         for name in image.bases.values():
             base.ensure(base.BASES[name], progress)
-    arguments = build_arguments(image, docker, torch_index)
+    if image.parent:
+        ensure(IMAGES[image.parent[1]], settings, progress)
     log = engine_env.cache_root() / "images" / f"{image.name}.log"
     progress.say(f"{image.name}: building {reference}, log: {log}")
 
     def tell(line: str) -> None:
         if step := STEP.match(line):
-            words = re.sub(r"--(mount|from|root)=\S+ |\s+", " ", step["what"]).split()
+            words = re.sub(r"--(mount|from|root)\S+ |\s+", " ", step["what"]).split()
             progress.say(f"{image.name}: {' '.join(words)[:90]}")
 
-    make = build_command(image, reference, arguments, docker)
+    make = build_command(image, reference, settings)
     command.run_logged(f"image {image.name}", make, log, on_line=tell)
     progress.say(f"{image.name}: built {reference}")
+    return reference
+
+
+def add_tag(image: Image, reference: str, tag: str, settings: Settings) -> None:
+    """Give the image a second name."""
+    program = "docker" if settings.docker else "buildah"
+    command.output_of([program, "tag", reference, f"{REPOSITORY}/{image.name}:{tag}"])
 
 
 @contextmanager
@@ -180,36 +207,35 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def reference_of(image: Image, torch_index: str | None) -> str:
-    """The image's reference in the local storage, from the present content of the work tree."""
-    arguments = build_arguments(image, docker_answers(), torch_index)
-    return f"{REPOSITORY}/{image.name}:{content_hash(REPO, image, arguments)}"
-
-
-def main() -> None:
-    """Build, print or stream the named images."""
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", nargs="+", choices=[*IMAGES])
     parser.add_argument("--print", action="store_true", help="print the references, build nothing")
     parser.add_argument("--archive", action="store_true", help="write one image to standard output")
     parser.add_argument("--tag", help="a second tag, for example a version")
     parser.add_argument("--torch-index", help="index of torch's CPU wheels, see image/README.md")
-    parser.add_argument("--rebuild", action="store_true", help="build even if the tag is there")
-    args = parser.parse_args()
-    progress = command.Progress()
+    parser.add_argument("--platform", help="for example linux/arm64; the machine's own by default")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Build, print or stream the named images."""
+    args = parse_arguments()
+    settings = Settings(docker_answers(), args.torch_index, args.platform)
     images = [IMAGES[name] for name in args.name]
-    references = [reference_of(image, args.torch_index) for image in images]
-    if not args.print:
-        try:
-            with one_at_a_time():
-                for image, reference in zip(images, references, strict=True):
-                    if args.rebuild or not is_built(reference, docker_answers()):
-                        build(image, reference, args.torch_index, progress)
-                    if args.tag:
-                        retag = ["docker" if docker_answers() else "buildah", "tag", reference]
-                        command.output_of([*retag, f"{REPOSITORY}/{image.name}:{args.tag}"])
-        except command.CommandFailed as failure:
-            raise SystemExit(f"images: {failure}") from None
+    if args.print:
+        print("\n".join(reference_of(image, settings) for image in images))
+        return
+    progress = command.Progress()
+    try:
+        with one_at_a_time():
+            references = [ensure(image, settings, progress) for image in images]
+        for image, reference in zip(images, references, strict=True):
+            if args.tag:
+                add_tag(image, reference, args.tag, settings)
+    except command.CommandFailed as failure:
+        raise SystemExit(f"images: {failure}") from None
     if args.archive:
         archive.write(references[0], sys.stdout.buffer, frozenset())
     else:

@@ -147,8 +147,9 @@ def run_check(check: Check, prefix: list[str]) -> Result:
 
 def smoke(name: str) -> Iterator[Result]:
     """Run an image's checks, one after another."""
-    reference = build.reference_of(build.IMAGES[name], None)
-    with container(reference, build.docker_answers()) as prefix:
+    settings = build.Settings(build.docker_answers())
+    reference = build.reference_of(build.IMAGES[name], settings)
+    with container(reference, settings.docker) as prefix:
         for check in CHECKS[name]:
             yield run_check(check, prefix)
 

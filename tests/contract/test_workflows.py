@@ -20,7 +20,8 @@ def steps(path: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_and_make_targets_exist(path: Any) -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", (REPO / "Makefile").read_text(), flags=re.MULTILINE))
+    makefile = (REPO / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, flags=re.MULTILINE))
     for step in steps(path):
         if action := step.get("uses"):
             assert re.fullmatch(r"[\w./-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", action), action

@@ -38,13 +38,17 @@ def test_whatever_a_dockerfile_copies_is_in_the_hash(name: str) -> None:
 
 @pytest.mark.parametrize("name", build.IMAGES)
 def test_the_bases_are_build_arguments_with_a_public_default(name: str) -> None:
+    image = build.IMAGES[name]
     defaults = {match["name"]: match["default"] for match in ARG.finditer(dockerfile(name))}
-    for argument, base_name in build.IMAGES[name].bases.items():
+    for argument, base_name in image.bases.items():
         assert defaults[argument]
         assert base_name in base.BASES
+    if image.parent:
+        argument, parent = image.parent
+        assert defaults[argument] == f"rwkv-operator/{parent}:dev"
 
 
-@pytest.mark.parametrize("name", ["server", "operator"])
+@pytest.mark.parametrize("name", ["engine", "server", "operator"])
 def test_packages_are_installed_by_hash_and_the_ca_is_a_secret(name: str) -> None:
     for run in re.findall(r"^RUN (?:.*\\\n)*.*$", dockerfile(name), flags=re.MULTILINE):
         if FETCHES.search(run) and "--offline" not in run:
@@ -59,30 +63,43 @@ def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
 
 
 def test_buildah_gets_bases_cache_and_fixed_time_stamps() -> None:
-    image = build.IMAGES["server"]
-    arguments = build.build_arguments(image, docker=False, torch_index=None)
-    assert arguments == {
+    image = build.IMAGES["engine"]
+    settings = build.Settings(docker=False)
+    assert build.arguments_of(image, settings) == {
         "BASE": base.reference(base.BASES["python"]),
         "BUILD_BASE": base.reference(base.BASES["python-build"]),
     }
-    command = build.build_command(image, "x:1", arguments, docker=False)
+    command = build.build_command(image, "x:1", settings)
     assert command[:2] == ["buildah", "bud"]
     assert command[command.index("--timestamp") + 1] == "0"
     assert command[command.index("--isolation") + 1] == "chroot"
 
 
 def test_docker_takes_the_public_bases() -> None:
-    image = build.IMAGES["server"]
-    arguments = build.build_arguments(image, docker=True, torch_index="https://index.test/cpu")
-    assert arguments == {"TORCH_INDEX": "https://index.test/cpu"}
-    command = build.build_command(image, "x:1", arguments, docker=True)
+    image = build.IMAGES["engine"]
+    settings = build.Settings(True, torch_index="https://index.test/cpu", platform="linux/arm64")
+    assert build.arguments_of(image, settings) == {"TORCH_INDEX": "https://index.test/cpu"}
+    command = build.build_command(image, "x:1", settings)
     assert command[:2] == ["docker", "build"]
-    assert "--build-arg" in command
+    assert command[command.index("--platform") + 1] == "linux/arm64"
 
 
-def test_torchs_index_matters_to_the_server_only() -> None:
+def test_the_server_stands_on_the_engine_and_changes_with_it() -> None:
+    server = build.IMAGES["server"]
+    plain, other = build.Settings(False), build.Settings(False, "https://index.test/cpu")
+    engine = build.reference_of(build.IMAGES["engine"], plain)
+    assert build.arguments_of(server, plain)["ENGINE"] == engine
+    assert build.reference_of(server, plain) != build.reference_of(server, other)
     for name in ("operator", "router"):
-        assert build.build_arguments(build.IMAGES[name], True, "https://index.test/cpu") == {}
+        image = build.IMAGES[name]
+        assert build.reference_of(image, plain) == build.reference_of(image, other)
+
+
+def test_our_code_is_no_input_of_the_engine() -> None:
+    engine = build.IMAGES["engine"]
+    assert not [
+        path for path in engine.copied if path.startswith(("server", "operator", "pyproject"))
+    ]
 
 
 def test_only_the_moving_suite_may_have_an_expired_index() -> None:
