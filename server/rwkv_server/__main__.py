@@ -36,16 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except ServerError as error:
-        from rwkv_server.parent import termination
+        if options.termination_log is not None:
+            from rwkv_server.parent import termination
 
-        termination.write_message(error, options.termination_log)
+            termination.write_message(error, options.termination_log)
         print(f"rwkv-server: {error.reason}: {error.message}", file=sys.stderr, flush=True)
         return error.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rwkv-server", description=__doc__.splitlines()[0])
-    parser.set_defaults(termination_log=TERMINATION_LOG)
+    parser.set_defaults(termination_log=None)
     commands = parser.add_subparsers(required=True, metavar="command")
     configured = argparse.ArgumentParser(add_help=False)
     configured.add_argument("--config", type=Path, default=CONFIG, help="engine.yaml")

@@ -25,6 +25,8 @@ SPARE_SLOTS = 2
 MEBIBYTE = 1 << 20
 # Answers to one request; vLLM's own bound is 16384, and one such request stops all others.
 MAX_CHOICES = 128
+# Longer than the router keeps an idle connection, so that we never close one under a request.
+KEEP_ALIVE_S = 75
 
 # Variables that would open vLLM up, should an image or a pod template carry them.
 NEVER_INHERITED = frozenset(
@@ -92,6 +94,7 @@ def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str)
         "VLLM_API_KEY": key,
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_MAX_N_SEQUENCES": str(MAX_CHOICES),
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_S),
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
