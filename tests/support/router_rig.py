@@ -137,9 +137,20 @@ class Router:
         return self.engines_seen() == engines
 
     def logged(self) -> list[dict[str, Any]]:
-        """The log lines of requests."""
+        """The log lines of requests until now; each is written after its answer."""
         lines = self.log.read_text().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def log_line(self, answer: httpx.Response) -> dict[str, Any]:
+        """The log line of one request."""
+        request_id = answer.headers["x-request-id"]
+
+        def find() -> dict[str, Any] | None:
+            return next((line for line in self.logged() if line["rid"] == request_id), None)
+
+        line = eventually(find)
+        assert line is not None
+        return line
 
 
 class Rig:

@@ -57,6 +57,7 @@ class StubEngine:
         tokens: events of a stream.
         pause: seconds between them.
         hang_up: close the connection instead of answering.
+        begun: requests whose head has arrived, and maybe no more of them.
         completed: answers that went out whole.
         aborted: answers whose reader went away.
         running: answers under way.
@@ -72,6 +73,7 @@ class StubEngine:
     tokens: int = 5
     pause: float = 0.0
     hang_up: bool = False
+    begun: int = 0
     completed: int = 0
     aborted: int = 0
     running: int = 0
@@ -108,8 +110,8 @@ class StubEngine:
     ) -> None:
         self._writers.add(writer)
         try:
-            while (seen := await _read_request(reader)) is not None:
-                await answer(seen, writer)
+            while head := await _read_head(reader):
+                await answer(head, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -117,13 +119,20 @@ class StubEngine:
             with contextlib.suppress(ConnectionError):
                 writer.close()
 
-    async def _answer_ops(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def _answer_ops(
+        self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        seen = await _read_request(head, reader)
         if seen.path != "/readyz":
             await _send_json(writer, 404, {})
         else:
             await _send_json(writer, 200 if self.ready else 503, {"ready": self.ready})
 
-    async def _answer(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.begun += 1
+        seen = await _read_request(head, reader)
         self.seen.append(seen)
         if seen.values("authorization") != [f"Bearer {self.internal_key}"]:
             await _send_json(writer, 401, {"error": "not my router"})
@@ -174,13 +183,17 @@ class StubEngine:
         yield "[DONE]"
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
+async def _read_head(reader: asyncio.StreamReader) -> str:
+    """Start line and headers; empty at the end of the connection."""
     try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError as error:
         if error.partial:
             raise
-        return None
+        return ""
+
+
+async def _read_request(head: str, reader: asyncio.StreamReader) -> Seen:
     start, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
     method, path, _ = start.split(" ")
     headers = [(key.lower(), value.strip()) for key, _, value in (x.partition(":") for x in lines)]

@@ -1,6 +1,5 @@
 """Engines that die, drain, hang or are busy, and a DNS server that is gone."""
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -133,9 +132,11 @@ def test_a_stream_of_a_dying_engine_is_cut_and_not_run_again(own_rig: Rig) -> No
     for engine in own_rig.engines:
         engine.tokens, engine.pause = 1000, 0.05
     ref = {"json": {**STREAM, "state": {"ref": "p0-abcdefgh-x"}}}
-    threading.Timer(0.5, own_rig.kill_engine, [0]).start()
-    with pytest.raises(httpx.RemoteProtocolError):
-        own_rig.ask(**ref)
+    with ThreadPoolExecutor(1) as pool:
+        stream = pool.submit(own_rig.ask, **ref)
+        eventually(lambda: own_rig.engines[0].running == 1)
+        own_rig.kill_engine(0)
+        assert isinstance(stream.exception(), httpx.TransportError)
     assert sum(len(engine.seen) for engine in own_rig.engines) == 1
 
 
