@@ -8,8 +8,6 @@ here decides what is installed: that is `engine_env.py` and its constraint files
 
 from __future__ import annotations
 
-import compileall
-import py_compile
 import re
 import shutil
 import subprocess
@@ -127,16 +125,6 @@ def strip(site: Path) -> None:
         subprocess.run(["strip", "--strip-unneeded", *libraries], check=True)
 
 
-def compile_modules(env: Path) -> None:
-    """Write .pyc files: a pod's root is read-only, so it would compile at each start.
-
-    Sources have the time stamp 0 in the image, hence files that don't depend on it. Modules in a
-    newer syntax than this Python's are left as they are.
-    """
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(env / "lib", quiet=2, workers=0, invalidation_mode=mode)
-
-
 def folder_size(root: Path) -> int:
     """Bytes of the files under `root`, links not followed."""
     return sum(path.lstat().st_size for path in root.rglob("*") if path.is_file())
@@ -151,9 +139,7 @@ def main() -> None:
     count = stub_cuda(site)
     strip(site)
     after = folder_size(env)
-    compile_modules(env)
     print(f"slim: {before / 2**20:.0f} → {after / 2**20:.0f} MiB, {count} libraries are stubs now")
-    print(f"slim: {folder_size(env) / 2**20:.0f} MiB with compiled modules")
 
 
 if __name__ == "__main__":
