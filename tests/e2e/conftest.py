@@ -13,6 +13,8 @@ import pytest
 from kube import Kube
 from world import World
 
+from build import docker_answers
+
 HERE = Path(__file__).parent
 SAMPLE = installation.ROOT / "crds" / "samples" / "tiny-recall.yaml"
 
@@ -50,9 +52,9 @@ def build_client_image(base: str) -> str:
     constraints = str(installation.ROOT / "image" / "constraints" / "dev.txt")
     subprocess.run([*pip, "-c", constraints, "openai"], check=True)
     reference = f"localhost/rwkv-operator/e2e-client:{base.rsplit(':', 1)[1]}"
-    dockerfile = str(HERE / "client.Dockerfile")
-    build = ["buildah", "bud", "--isolation", "chroot", "-f", dockerfile, "-t", reference]
-    subprocess.run([*build, "--build-arg", f"BASE={base}", str(context)], check=True)
+    builder = ["docker", "build"] if docker_answers() else ["buildah", "bud", "--isolation=chroot"]
+    options = ["-f", str(HERE / "client.Dockerfile"), "-t", reference]
+    subprocess.run([*builder, *options, f"--build-arg=BASE={base}", str(context)], check=True)
     return reference
 
 

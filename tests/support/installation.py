@@ -46,9 +46,8 @@ class Machine:
     def build_images(self) -> dict[str, str]:
         """Build what changed; image references by part."""
         build = [sys.executable, str(ROOT / "image" / "build.py")]
-        _output([*build, *PARTS], {})
-        lines = _output([*build, "--print", *PARTS], {}).split()
-        return dict(zip(PARTS, lines, strict=True))
+        references = _output([*build, *PARTS], {}).split()
+        return dict(zip(PARTS, references, strict=True))
 
     def load_images(self, images: dict[str, str]) -> None:
         """Put the images into the cluster's nodes."""

@@ -79,8 +79,12 @@ class Kube:
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        """This process's environment with the cluster's kubeconfig."""
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        """This process's environment with the cluster's kubeconfig.
+
+        kubectl caches what a server offers by its address, which another cluster may have had.
+        """
+        cache = self.kubeconfig.with_name("kubectl-cache")
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(cache)}
 
     @contextlib.contextmanager
     def port_forward(self, target: str, port: int, namespace: str = "default") -> Iterator[str]:
