@@ -63,6 +63,14 @@ def test_only_cpus_are_forced_to_eager():
     assert "--enforce-eager" not in build(stack__vendor="nvidia")
 
 
+@pytest.mark.parametrize(
+    ("vendor", "degree", "one"), [("cpu", 1, True), ("cpu", 2, False), ("nvidia", 1, False)]
+)
+def test_one_process_where_one_worker_is_enough(vendor, degree, one):
+    command = build(stack__vendor=vendor, engine__tensorParallelSize=degree)
+    assert any("UniProcExecutor" in argument for argument in command) is one
+
+
 def test_the_gate_named_on_the_command_line_exists():
     from rwkv_server.web import gate
 
