@@ -39,8 +39,9 @@ def run_logged(
 ) -> None:
     """Run `command` with its output in `log`; raises CommandFailed with the log's tail."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as out:
-        process = subprocess.Popen(
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -48,12 +49,13 @@ def run_logged(
             text=True,
             errors="replace",
             env=os.environ | (env or {}),
-        )
+        ) as process,
+    ):
         for line in process.stdout or ():
             out.write(line)
             if on_line:
                 on_line(line.rstrip())
-    if code := process.wait():
+    if code := process.returncode:
         tail = "\n".join(log.read_text().splitlines()[-25:])
         raise CommandFailed(f"{step} failed with exit code {code}; log: {log}\n{tail}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,16 +23,17 @@ def reference(name: str) -> str:
     return found
 
 
-def configuration(name: str) -> dict[str, object]:
+def configuration(name: str) -> dict[str, Any]:
     """User, environment and entry point of an image, as the runtime gets them."""
-    found = reference(name)
-    if build.docker_answers():
-        text = command.output_of(["docker", "image", "inspect", "-f", "{{json .Config}}", found])
-    else:
-        text = command.output_of(["buildah", "inspect", "-f", "{{json .OCIv1.Config}}", found])
+    docker = build.docker_answers()
+    inspect = (
+        ["docker", "image", "inspect"] if docker else ["buildah", "inspect", "--type", "image"]
+    )
+    text = command.output_of([*inspect, reference(name)])
     assert text is not None
-    parsed: dict[str, object] = json.loads(text)
-    return parsed
+    parsed: Any = json.loads(text)
+    found: dict[str, Any] = parsed[0]["Config"] if docker else parsed["OCIv1"]["config"]
+    return found
 
 
 @pytest.mark.parametrize("name", smoke.CHECKS)
