@@ -38,7 +38,7 @@ test-unit: dev-env  ## Offline: unit and contract
 test-engine: dev-env engine-env  ## The real vLLM engine on the CPU
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
 
-test-integration: prepare  ## A real API server, a real HAProxy, the built images
+test-integration: prepare images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
 
 test-e2e: prepare  ## A real cluster: Helm, pods, router, OpenAI SDK
