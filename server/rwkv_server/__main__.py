@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rwkv_server.errors import ServerError
+from rwkv_server.errors import EngineFailed, ServerError
 
 CONFIG = Path("/etc/rwkv/engine.yaml")
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -77,7 +77,14 @@ def _serve(options: argparse.Namespace) -> int:
 
     config = settings.read_settings(options.config)
     key = serve.read_key(Path(config.http.internal_key_file))
-    asyncio.run(serve.Parent(config, key, Status(), Metrics()).run())
+    parent = serve.Parent(config, key, Status(), Metrics())
+    try:
+        asyncio.run(parent.run())
+    except ServerError:
+        raise
+    except Exception as error:
+        logging.exception("unexpected error")
+        raise EngineFailed(f"unexpected {type(error).__name__}: {error}") from error
     return 0
 
 

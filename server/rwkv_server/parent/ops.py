@@ -6,6 +6,7 @@ child must not fail a probe.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
@@ -20,9 +21,12 @@ from starlette.routing import Route
 from rwkv_server.errors import EngineFailed
 from rwkv_server.metrics import Metrics
 from rwkv_server.parent.drain import Drainer
-from rwkv_server.parent.engine_http import EngineHttp
+from rwkv_server.parent.engine_http import EngineHttp, Load
 from rwkv_server.parent.status import Status
 from rwkv_server.web.routes import is_loopback
+
+# How long a report waits for the child's numbers.
+REPORT_S = 1.0
 
 
 class OpsApp:
@@ -36,6 +40,7 @@ class OpsApp:
         self._engine = engine
         self._drainer = drainer
         self._metrics = metrics
+        self._load = Load(running=0, waiting=0, in_flight=0)
 
     def build(self) -> Starlette:
         """The ASGI application."""
@@ -65,10 +70,12 @@ class OpsApp:
         return JSONResponse(self._status.render_progress())
 
     async def report(self, request: Request) -> Response:
-        """Model, store and load."""
-        load = await self._engine.load() if self._status.healthy else None
-        running, waiting = (load.running, load.waiting) if load else (0, 0)
-        return JSONResponse(self._status.render_report(running, waiting))
+        """Model, store and load; a busy child's load is the last one known."""
+        if self._status.healthy:
+            with contextlib.suppress(asyncio.TimeoutError):
+                load = await asyncio.wait_for(self._engine.load(), REPORT_S)
+                self._load = load or self._load
+        return JSONResponse(self._status.render_report(self._load.running, self._load.waiting))
 
     async def metrics(self, request: Request) -> Response:
         """Our metrics, then the child's."""

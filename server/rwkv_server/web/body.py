@@ -22,6 +22,19 @@ CARRIER = "vllm_xargs"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+async def check_request(receive: Receive) -> Receive | None:
+    """Read and check a request's body.
+
+    Returns a channel for the app that gives the body again, or None if the client went away. Only
+    the channel holds the body, so that it is freed while the answer streams.
+    """
+    content = await read_body(receive)
+    if content is None:
+        return None
+    check_body(content)
+    return replay_body(content, receive)
+
+
 async def read_body(receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes | None:
     """The whole request body, or None if the client went away; 413 above `limit` bytes."""
     parts: list[bytes] = []

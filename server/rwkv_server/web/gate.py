@@ -52,11 +52,9 @@ class Gate:
             await send_refusal(refusal, send)
 
     async def _generate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        content = await body.read_body(receive)
-        if content is None:
-            return
-        body.check_body(content)
-        await self._app(scope, body.replay_body(content, receive), send)
+        checked = await body.check_request(receive)
+        if checked is not None:
+            await self._app(scope, checked, send)
 
     def _check(self, scope: Scope) -> None:
         access = routes.find_access(scope["method"], scope["path"])

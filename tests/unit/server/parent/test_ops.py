@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx
@@ -153,3 +154,16 @@ async def test_a_child_that_does_not_answer():
     engine = EngineHttp(8000, httpx.MockTransport(refuse))
     assert await engine.health() is Health.SILENT
     assert await engine.load() is None
+
+
+async def test_report_of_a_busy_child_shows_the_last_load(monkeypatch):
+    pod = Pod()
+    pod.status.healthy = True
+    await pod.ask("/report")
+
+    async def never():
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(pod.engine, "load", never)
+    monkeypatch.setattr(ops, "REPORT_S", 0.01)
+    assert (await pod.ask("/report")).json()["requests"] == {"running": 2, "waiting": 5}
