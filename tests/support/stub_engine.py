@@ -42,7 +42,7 @@ class Seen:
         """The body as an object; empty where it isn't one."""
         try:
             content = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 

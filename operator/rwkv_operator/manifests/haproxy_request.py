@@ -39,7 +39,16 @@ FLATTEN: Final = r'regsub("\\\\[^\"]","_",g)'
 
 `json_query` finds nothing in a string with an escape that it doesn't know, such as the \\uXXXX of
 clients that send ASCII only. Strings stay apart by what is left of them, and end where they did.
+About 0.3 µs for each escape, so only for texts of bounded length.
 """
+
+ESCAPED_ID: Final = r'"session_id"[ \t\r\n]*:[ \t\r\n]*"[^"\\]*\\'
+"""A session with an escape, as it is written: no text inside a message has its quotes bare."""
+
+ESCAPED_ID_VALUE: Final = (
+    r'regsub("(?s)^.*?\"session_id\"\s*:\s*\"([^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+).*$","\1")'
+)
+MAX_ESCAPED_ID: Final = 6 * MAX_ID
 
 
 def request_id() -> list[str]:
@@ -170,10 +179,10 @@ def body_session(routing: spec.Routing) -> list[str]:
         "acl look var(txn.look) -m found",
         f"http-request wait-for-body time {routing.timeouts.request_seconds}s if look",
         _from_body("sid", "$.session_id", "look"),
-        _from_body(
-            "sid", "$.session_id", "look !placed { req.body -m sub '\"session_id\"' }", FLATTEN
-        ),
-        f"{bad} if look {{ var(txn.sid) -m found }} !{{ var(txn.sid) -m len 1:{MAX_ID} }}",
+        f"{bad} if look placed !{{ var(txn.sid) -m len 1:{MAX_ID} }}",
+        f"http-request set-var(txn.sid) {quoted(f'req.body,{ESCAPED_ID_VALUE}')}"
+        f" if look !placed {{ req.body -m reg {quoted(ESCAPED_ID)} }}",
+        f"{bad} if look placed !{{ var(txn.sid) -m len 1:{MAX_ESCAPED_ID} }}",
         _found_by("body", "look placed"),
     ]
 
@@ -210,20 +219,25 @@ def first_message() -> list[str]:
         f" if {chat}",
         f"http-request set-var(txn.role) var(txn.msgs),json_query($[0].role) if {chat}",
         "acl preamble var(txn.role) -m str system developer",
+        *_message("m0", 0, "msgs", chat),
+        *_message("m1", 1, "msgs", second),
+        f"http-request set-var(txn.flat) {quoted(f'var(txn.msgs),{FLATTEN}')}"
+        f" if {chat} !{{ var(txn.m0) -m found }}",
+        f"http-request set-var(txn.flat) {quoted(f'var(txn.msgs),{FLATTEN}')}"
+        f" if {second} !{{ var(txn.m1) -m found }} !{{ var(txn.flat) -m found }}",
+        *_message("m0", 0, "flat", chat),
+        *_message("m1", 1, "flat", second),
     ]
-    for name, index, when in (("m0", 0, chat), ("m1", 1, second)):
-        content = f"json_query($[{index}].content),sha2(256),hex,lower"
-        missing = f"if {when} !{{ var(txn.{name}) -m found }}"
-        lines += [
-            f"http-request set-var(txn.{name}) var(txn.msgs),{content} if {when}",
-            f"http-request set-var(txn.{name}) {quoted(f'var(txn.msgs),{FLATTEN},{content}')}"
-            f" {missing}",
-            f"http-request set-var(txn.{name}) var(txn.msgs),sha2(256),hex,lower {missing}"
-            f" {{ var(txn.msgs) -m len {MESSAGES_LOOK} }}",
-        ]
+    for name, when in (("m0", chat), ("m1", second)):
+        lines.append(
+            f"http-request set-var(txn.{name}) var(txn.msgs),sha2(256),hex,lower"
+            f" if {when} !{{ var(txn.{name}) -m found }}"
+            f" {{ var(txn.msgs) -m len {MESSAGES_LOOK} }}"
+        )
     return [
         *lines,
         "http-request unset-var(txn.msgs)",
+        "http-request unset-var(txn.flat)",
         f"http-request set-var(txn.sid) var(txn.m0),concat(,txn.m1) if {second}"
         " { var(txn.m0) -m found } { var(txn.m1) -m found }",
         f"http-request set-var(txn.sid) var(txn.m0) if {chat} {{ var(txn.m0) -m found }}",
@@ -247,8 +261,16 @@ def key_and_home(pod_prefix: str) -> list[str]:
     ]
 
 
-def _from_body(name: str, path: str, when: str, before: str = "", after: str = "") -> str:
-    converters = [part for part in (before, f"json_query({path})", after) if part]
+def _message(name: str, index: int, source: str, when: str) -> list[str]:
+    return [
+        f"http-request set-var(txn.{name}) var(txn.{source}),"
+        f"json_query($[{index}].content),sha2(256),hex,lower"
+        f" if {when} !{{ var(txn.{name}) -m found }}"
+    ]
+
+
+def _from_body(name: str, path: str, when: str, after: str = "") -> str:
+    converters = [part for part in (f"json_query({path})", after) if part]
     expression = quoted(",".join(["req.body", *converters]))
     return f"http-request set-var(txn.{name}) {expression} if {when}"
 

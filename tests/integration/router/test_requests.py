@@ -124,9 +124,11 @@ def test_two_session_headers_are_refused(rig: Rig) -> None:
     )
 
 
-@pytest.mark.parametrize("session", ["", "x" * 257, "é" * 257])
-def test_a_bad_session_in_the_body_is_refused(rig: Rig, session: str) -> None:
-    answer = rig.ask(json={**CHAT, "session_id": session})
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("session", ["", "x" * 257, "你" * 257, "\n" * 400_000])
+def test_a_bad_session_in_the_body_is_refused(rig: Rig, session: str, ascii_only: bool) -> None:
+    body = json.dumps({**CHAT, "session_id": session}, ensure_ascii=ascii_only)
+    answer = rig.ask(content=body.encode())
     assert error(answer) == (
         400,
         "invalid_session_id",
