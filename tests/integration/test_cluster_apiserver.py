@@ -21,7 +21,8 @@ def kubectl(
     server: ApiServer, *args: str, kubeconfig: Path | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     command = [str(server.kubectl), f"--kubeconfig={kubeconfig or server.kubeconfig}", *args]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "KUBECACHEDIR": str(server.folder / "kubectl-cache")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert not check or done.returncode == 0, done.stderr
     return done
 

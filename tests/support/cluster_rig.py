@@ -70,6 +70,7 @@ class Rig:
             text=True,
             input=stdin,
             timeout=120,
+            env={**environment(), "KUBECACHEDIR": str(self.layout.run / "kubectl-cache")},
         )
         assert not check or done.returncode == 0, done.stderr
         return done
@@ -98,7 +99,7 @@ def build_image(folder: Path) -> None:
     shutil.copy(BUSYBOX, folder / "busybox")
     dockerfile = "FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\n"
     (folder / "Dockerfile").write_text(dockerfile)
-    build = ["buildah", "bud", "--isolation=chroot", "--quiet", f"--tag=localhost/{IMAGE}"]
+    build = ["buildah", "bud", "--isolation=chroot", "--quiet", f"--tag={IMAGE}"]
     subprocess.run([*build, str(folder)], check=True, capture_output=True)
 
 

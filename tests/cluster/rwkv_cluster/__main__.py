@@ -94,6 +94,8 @@ def main() -> int:
         return run(args, Progress())
     except errors.ClusterError as failure:
         print(f"rwkv_cluster: {failure}", file=sys.stderr)
+        if args.command == "up":
+            print("rwkv_cluster: what was started stays; try `up` again or `down`", file=sys.stderr)
         return EXIT_FAILED
 
 

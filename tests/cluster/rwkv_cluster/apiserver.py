@@ -4,6 +4,7 @@ For tests that need true schemas, CEL, defaulting and server-side apply, but no 
 and no namespace; everything it makes is in one temporary folder and dies with the caller.
 """
 
+import os
 import shutil
 import socket
 import subprocess
@@ -174,7 +175,11 @@ class ApiServer:
     def _apply(self, manifest: Path) -> None:
         command = [str(self.kubectl), f"--kubeconfig={self.kubeconfig}", "apply", "--server-side"]
         done = subprocess.run(
-            [*command, f"--filename={manifest}"], capture_output=True, text=True, cwd=self.folder
+            [*command, f"--filename={manifest}"],
+            capture_output=True,
+            text=True,
+            # kubectl remembers an address's kinds for hours, and ports are used again.
+            env={**os.environ, "KUBECACHEDIR": str(self.folder / "kubectl-cache")},
         )
         if done.returncode != 0:
             raise errors.ClusterError(f"{manifest}: not applied: {done.stderr.strip()}")

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from rwkv_cluster.progress import Progress
 KUBERNETES_VERSION = "1.36.3"
 SOURCE_DIR = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("go", "go-containerd", "pause")
+SCRATCH_PREFIX = "building-"
 KUBE_COMPONENTS = (
     "etcd",
     "kube-apiserver",
@@ -113,6 +115,8 @@ def ensure(names: Iterable[str], progress: Progress) -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_suffix(".lock")):
+        for leftover in folder.glob(f"{SCRATCH_PREFIX}*"):
+            shutil.rmtree(leftover)
         missing = _missing(folder, wanted)
         if missing:
             progress.say(f"building {', '.join(missing)} into {folder} (once; kept between runs)")
@@ -136,7 +140,7 @@ def _missing(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def _build(name: str, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH_PREFIX) as scratch:
         target = Path(scratch) / name
         if name == PAUSE:
             source = SOURCE_DIR / "pause" / "pause.c"

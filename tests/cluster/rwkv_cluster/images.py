@@ -59,21 +59,27 @@ class Store:
         """
         there = self.runner.layout.run / "content.txt"
         there.write_text(self._run("content", "ls", "--quiet"))
-        push = [sys.executable, str(ARCHIVE), reference, "--without", str(there)]
-        with subprocess.Popen(push, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pusher:
-            assert pusher.stdout is not None and pusher.stderr is not None
-            labels = ("--label", f"{SOURCE_LABEL}={source_id}")
-            self.runner.run(
-                *self._ctr("images", "import", *labels, "-"),
-                stdin=pusher.stdout.fileno(),
-                seconds=IMPORT_SECONDS,
-            )
-            pusher.stdout.close()
-            complaint = pusher.stderr.read().decode().strip()
-        if pusher.returncode != 0:
-            raise errors.ClusterError(f"{reference}: could not be exported: {complaint}")
+        try:
+            self._import(reference, source_id, "--without", str(there))
+        except errors.ClusterError:
+            # What was there may have been collected as garbage meanwhile.
+            self._import(reference, source_id)
         if not self.has_source(reference, source_id):
             raise errors.ClusterError(f"{reference}: imported, but not found under that name")
+
+    def _import(self, reference: str, source_id: str, *options: str) -> None:
+        push = [sys.executable, str(ARCHIVE), reference, *options]
+        labels = ("--label", f"{SOURCE_LABEL}={source_id}")
+        pull = [*self._ctr("images", "import", *labels, "-")]
+        with subprocess.Popen(push, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pusher:
+            assert pusher.stdout is not None and pusher.stderr is not None
+            try:
+                self.runner.run(*pull, stdin=pusher.stdout.fileno(), seconds=IMPORT_SECONDS)
+            finally:
+                pusher.stdout.close()
+                complaint = pusher.stderr.read().decode().strip()
+        if pusher.returncode != 0:
+            raise errors.ClusterError(f"{reference}: could not be exported: {complaint}")
 
     def load_program(self, reference: str, program: Path) -> None:
         """Import an image that is one static program."""

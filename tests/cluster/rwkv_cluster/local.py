@@ -64,6 +64,7 @@ class LocalCluster:
             current = state.read(self._layout)
             if current is None or not self._is_healthy(current):
                 cleanup.clean(runner)
+                self._announce()
                 current = self._start_control_plane(runner, binaries)
             for number in range(current.nodes + 1, nodes + 1):
                 current = self._start_node(runner, current, number)
@@ -108,6 +109,14 @@ class LocalCluster:
                     continue
                 with self._progress.step(f"import {reference} to {each.name}"):
                     store.load_built(reference, source_id)
+
+    def _announce(self) -> None:
+        cluster = self._layout
+        self._progress.say(
+            f"cluster {cluster.name}: makes network namespaces and a link named {cluster.link}, "
+            f"control group {cluster.cgroup}, {cluster.run} and {cluster.files}; "
+            "`down` removes all but logs and images"
+        )
 
     def _nodes(self, current: State) -> list[Node]:
         return [self._layout.node(n, current.subnet) for n in range(1, current.nodes + 1)]
