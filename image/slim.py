@@ -16,25 +16,30 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+# Whole packages that vLLM opens only for pictures, films, n-gram speculation or a GPU.
+UNUSED_PACKAGES = (
+    "cv2", "opencv_python_headless*", "llvmlite*", "numba*", "cuda", "cuda_bindings*",
+    "cuda_pathfinder*", "cuda_toolkit*", "triton*",
+)  # fmt: skip
 # Headers, tests, tools for building against a package, and libraries that are opened by name when
 # a GPU is used. Paths in site-packages.
 NEVER_USED = (
     "torch/include", "torch/bin/protoc*", "torch/share", "torch/test",
     "torch/lib/libtorch_cuda_linalg.so", "nvidia/cu13/lib/libpcsampling*",
-    "nvidia/cu13/bin", "nvidia/cu13/nvvm", "nvidia/nvshmem/bin", "triton",
+    "nvidia/cu13/bin", "nvidia/cu13/nvvm", "nvidia/nvshmem/bin",
     "nvidia/cu13/lib/libnvJitLink*", "nvidia/cu13/lib/libnvrtc-builtins*",
     "nvidia/cu13/lib/libnvrtc.alt*", "nvidia/cu13/lib/libnvperf*", "nvidia/cu13/lib/libnvblas*",
     "nvidia/cu13/lib/libcufftw*", "nvidia/cu13/lib/libcusolverMg*",
     "nvidia/cu13/lib/libcheckpoint*", "nvidia/cudnn/lib/libcudnn_*", "nvidia/nvshmem/lib/nvshmem_*",
 )  # fmt: skip
 ANYWHERE = (
-    "nvidia/**/include", "nvidia/**/*.a", "nvidia/**/*.bc", "**/numba/**/tests",
+    "nvidia/**/include", "nvidia/**/*.a", "nvidia/**/*.bc",
     "**/sympy/**/tests", "**/numpy/**/tests", "**/networkx/**/tests", "**/supervisor/tests",
     "**/*.pyi",
 )  # fmt: skip
 # Small ones that torch calls at start stay real: the CUDA runtime answers "no device".
 KEPT = ("libcudart.so", "libcupti.so", "libcufile.so", "libcufile_rdma.so", "libcudnn.so")
-STRIPPED = ("vllm/*.so", "torch/lib/*.so", "llvmlite/binding/*.so")
+STRIPPED = ("vllm/*.so", "torch/lib/*.so")
 
 SYMBOL = re.compile(
     r"\s(?P<type>FUNC|OBJECT|NOTYPE|GNU_IFUNC)\s.*\s(?P<where>UND|\d+)\s(?P<name>\S+)"
@@ -43,8 +48,8 @@ SYMBOL = re.compile(
 
 def remove_unused(site: Path) -> None:
     """Delete files and folders by the lists above; what isn't there is fine."""
-    found = [path for pattern in (*NEVER_USED, *ANYWHERE) for path in sorted(site.glob(pattern))]
-    for path in found:
+    patterns = (*UNUSED_PACKAGES, *NEVER_USED, *ANYWHERE)
+    for path in [path for pattern in patterns for path in sorted(site.glob(pattern))]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -42,6 +42,7 @@ def test_a_stub_has_a_function_for_each_name_under_its_version() -> None:
 
 def test_headers_tests_and_gpu_tools_go_and_the_rest_stays(tmp_path: Path) -> None:
     gone = ["torch/include/a.h", "numpy/lib/tests/test_a.py", "nvidia/cu13/include/b.h", "x/y.pyi"]
+    gone += ["cv2/a.so", "numba-0.65.0.dist-info/METADATA", "numba/a.py"]
     kept = ["torch/lib/libtorch_cpu.so", "torch/bin/torch_shm_manager", "torch/testing/a.py"]
     for name in (*gone, *kept):
         touch(tmp_path / name)
