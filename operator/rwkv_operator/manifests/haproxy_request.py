@@ -92,7 +92,8 @@ def allow_list() -> list[str]:
     acls = [f"acl {name} {condition}" for name, condition, _ in ROUTES]
     routes = [
         f"http-request set-var(txn.route) {f'str({text})' if text else 'path'}"
-        f" if {name} !{{ var(txn.route) -m found }}"
+        # The cheap condition first: a path is matched until its route is known, no further.
+        f" if !{{ var(txn.route) -m found }} {name}"
         for name, _, text in ROUTES
     ]
     unknown = refuse(404, "not_found", "unknown path; see /v1/models, /v1/chat/completions")
@@ -113,7 +114,7 @@ def header_session() -> list[str]:
         f"{bad} if {{ var(txn.sid) -m found }} !{{ var(txn.sid) -m len 1:{MAX_ID} }}",
         "http-request set-var(txn.by) str(header) if { var(txn.sid) -m found }",
         "http-request set-var(txn.sid) path,field(4,/),url_dec"
-        " if session !{ var(txn.sid) -m found }",
+        " if !{ var(txn.sid) -m found } { var(txn.route) -m str /v1/sessions/:id }",
         "http-request set-var(txn.by) str(path)"
         " if { var(txn.sid) -m found } !{ var(txn.by) -m found }",
     ]
@@ -122,10 +123,11 @@ def header_session() -> list[str]:
 def path_ref() -> list[str]:
     """A state or a response that the path names."""
     return [
-        "http-request set-var(txn.ref) path,field(4,/)"
-        " if state || response !{ var(txn.sid) -m found }",
+        "acl names_ref var(txn.route) -m str /v1/states/:ref /v1/responses/:id",
+        "acl names_rwkv_ref var(txn.route) -m str /v1/rwkv/state/:ref",
+        "http-request set-var(txn.ref) path,field(4,/) if names_ref !{ var(txn.sid) -m found }",
         "http-request set-var(txn.ref) path,field(5,/)"
-        " if rwkv_state !rwkv_fixed !{ var(txn.sid) -m found }",
+        " if names_rwkv_ref !{ var(txn.sid) -m found }",
     ]
 
 
@@ -140,10 +142,10 @@ def size_limits(routing: spec.Routing) -> list[str]:
     over = "{ req.hdr_val(content-length) gt %d }"
     send_id = f"send x-session-id with requests over {body} bytes"
     return [
-        "http-request set-var(txn.upload) bool(true) if state METH_PUT { path_end /content }",
+        "http-request set-var(txn.upload) bool(true) if METH_PUT names_ref { path_end /content }",
         "http-request set-var(txn.upload) bool(true) if METH_POST { path /v1/rwkv/state/upload }",
         "http-request set-var(txn.upload) bool(true)"
-        " if states METH_POST !{ req.hdr(content-type) -m beg -i application/json }",
+        " if METH_POST states !{ req.hdr(content-type) -m beg -i application/json }",
         "acl upload var(txn.upload) -m found",
         "acl placed var(txn.sid) -m found",
         "acl placed var(txn.ref) -m found",
