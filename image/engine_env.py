@@ -78,16 +78,24 @@ def say(started: float, text: str) -> None:
     print(f"[{time.monotonic() - started:5.1f} s] engine-env: {text}", flush=True)
 
 
-def lock(stack: str, work: Path) -> None:
-    """Write `<stack>.txt` and `<stack>-test.txt` from their `.in` files."""
+def lock(stack: str, work: Path, upgrade: bool) -> None:
+    """Write `<stack>.txt` and `<stack>-test.txt` from their `.in` files.
+
+    Versions that are pinned already stay, unless `upgrade`.
+    """
     work.mkdir(parents=True, exist_ok=True)
     override = work / "override.txt"
     override.write_text(parse_override((CONSTRAINTS / f"{stack}.in").read_text()))
     main = CONSTRAINTS / f"{stack}.txt"
     options = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate"]
+    options += ["--upgrade"] if upgrade else []
     options += ["--no-header", "--no-emit-index-url", "--override", str(override), "--quiet"]
     for name in LEFT_OUT:
         options += ["--no-emit-package", name]
+    for part, name in (("", "main"), ("-test", "test")):
+        pinned = CONSTRAINTS / f"{stack}{part}.txt"
+        if pinned.exists():
+            shutil.copy(pinned, work / f"{name}.txt")
     head = f"# Made by `python image/engine_env.py {stack} --lock`; install with --no-deps.\n"
     uv("pip", "compile", *options, CONSTRAINTS / f"{stack}.in", "-o", work / "main.txt")
     pins = parse_pins((work / "main.txt").read_text())
@@ -177,12 +185,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("stack", choices=STACKS)
     parser.add_argument("--lock", action="store_true", help="write the constraint files anew")
+    parser.add_argument("--upgrade", action="store_true", help="with --lock: newest versions")
     parser.add_argument("--into", type=Path, help="install here, without cache, tests or checkout")
     parser.add_argument("--torch-index", help="index URL with torch's +cpu wheels (with --into)")
     args = parser.parse_args()
     started = time.monotonic()
     if args.lock:
-        lock(args.stack, REPO / "build" / "lock")
+        lock(args.stack, REPO / "build" / "lock", args.upgrade)
     elif args.into:
         pins = parse_pins((CONSTRAINTS / f"{args.stack}.txt").read_text())
         say(started, f"installing {len(pins)} packages into {args.into}")
