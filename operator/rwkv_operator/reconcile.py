@@ -119,16 +119,10 @@ class Reconciler:
         if admitted.status == "True" and isinstance(stack, Stack):
             ctx = self._context(stack, found)
             desired = children.build_children(dep, ctx)
-            missing = [key for key in map(plan.key_of, desired) if key not in found.live]
-            named = gather.gather_named(self._cluster, dep.namespace, missing)
+            named = self._gather_missing(dep, desired, found)
             steps = plan.decide_plan(desired, {**found.live, **named}, dep.uid)
-            refused = self._apply(dep, steps, live)
-            seen = replace(
-                seen,
-                foreign=steps.foreign,
-                refused=refused,
-                config_hash=haproxy.config_hash(haproxy.render(dep, ctx)),
-            )
+            digest = haproxy.config_hash(haproxy.render(dep, ctx))
+            seen = replace(self._apply(dep, steps, live, seen), config_hash=digest)
         engines = observed.parse_workload(live.get(("StatefulSet", names.engine(dep.name))))
         pods = gather.gather_pods(self._cluster, dep.namespace, dep.name)
         seen = replace(
@@ -140,32 +134,58 @@ class Reconciler:
         )
         return Seen(obj, dep, admitted, seen)
 
+    def _gather_missing(
+        self, dep: spec.Deployment, desired: list[dict[str, Any]], found: gather.Children
+    ) -> dict[plan.Key, dict[str, Any]]:
+        """Foreign objects that have the names of children.
+
+        A first pass doesn't ask: nearly always there are none, and making a child says so, too.
+        """
+        if not found.live:
+            return {}
+        missing = [key for key in map(plan.key_of, desired) if key not in found.live]
+        return gather.gather_named(self._cluster, dep.namespace, missing)
+
     def _apply(
-        self, dep: spec.Deployment, steps: plan.Plan, live: dict[plan.Key, dict[str, Any]]
-    ) -> tuple[observed.Refused, ...]:
+        self,
+        dep: spec.Deployment,
+        steps: plan.Plan,
+        live: dict[plan.Key, dict[str, Any]],
+        seen: Observed,
+    ) -> Observed:
         """Carry out a plan; `live` becomes what the API server answers."""
         refused = self._make_secrets(dep) if steps.secrets else []
+        foreign = list(steps.foreign)
         for step in steps.applies:
-            kind, name = key = plan.key_of(step.desired)
-            if step.uid is not None:
-                _log.info(
-                    "%s/%s: setting %s of %s %s",
-                    dep.namespace,
-                    dep.name,
-                    ", ".join(step.paths),
-                    kind,
-                    name,
-                )
+            key = plan.key_of(step.desired)
             try:
-                live[key] = self._cluster.apply(step.desired, step.uid)
+                done = self._write(dep, step)
             except errors.ClusterError as error:
                 refused.append(_refusal(step.desired, error))
+                continue
+            if isinstance(done, observed.Foreign):
+                foreign.append(done)
             else:
-                self._metrics.applied.labels(kind).inc()
+                live[key] = done
+                self._metrics.applied.labels(key[0]).inc()
         for going in steps.deletes:
             self._cluster.delete(going.kind, dep.namespace, going.name, going.uid)
             live.pop((going.kind, going.name), None)
-        return tuple(refused)
+        return replace(seen, refused=tuple(refused), foreign=tuple(foreign))
+
+    def _write(self, dep: spec.Deployment, step: plan.Apply) -> dict[str, Any] | observed.Foreign:
+        kind, name = plan.key_of(step.desired)
+        if step.uid is not None:
+            fields = ", ".join(step.paths)
+            _log.info("%s/%s: setting %s of %s %s", dep.namespace, dep.name, fields, kind, name)
+            return self._cluster.apply(step.desired, step.uid)
+        try:
+            return self._cluster.make(step.desired)
+        except errors.Conflict:
+            taken = self._cluster.get(kind, dep.namespace, name)
+            if taken is None or plan.is_owned(taken, dep.uid):
+                raise
+            return observed.Foreign(kind, name, plan.owner_text(taken))
 
     def _make_secrets(self, dep: spec.Deployment) -> list[observed.Refused]:
         """Make the Secrets, before the pods that mount them; existing ones stay as they are."""
@@ -189,7 +209,8 @@ class Reconciler:
             seen.dep, full, verdicts, stored, self._now(), self._settings.cluster_domain
         )
         self._write_status(seen.obj, wanted)
-        return resync.decide_resync(verdicts, full, self._intervals)
+        delay = resync.decide_resync(verdicts, full, self._intervals)
+        return min(delay, self._intervals.moving) if told.missed else delay
 
     def _tell_unreadable(self, obj: Mapping[str, Any], error: errors.InvalidSpec) -> None:
         verdicts = readiness.decide_unseen(admission.decide_unreadable(error))

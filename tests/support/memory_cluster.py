@@ -59,14 +59,21 @@ class MemoryCluster:
     ) -> list[dict[str, Any]] | None:
         return None if kind == "PodMonitor" else self.find(kind, namespace, labels)
 
-    def apply(
-        self, obj: Mapping[str, Any], uid: str | None = None, force: bool = True
-    ) -> dict[str, Any]:
+    def make(self, obj: Mapping[str, Any]) -> dict[str, Any]:
+        kind, name = obj["kind"], obj["metadata"]["name"]
+        self._write(f"make {kind} {name}", kind)
+        if (kind, name) in self.objects:
+            raise errors.Conflict("the object has been modified")
+        return copy.deepcopy(self.put(obj))
+
+    def apply(self, obj: Mapping[str, Any], uid: str, force: bool = True) -> dict[str, Any]:
         kind, name = obj["kind"], obj["metadata"]["name"]
         self._write(f"apply {kind} {name}", kind)
-        before = self.objects.get((kind, name), {})
+        before = self.objects[kind, name]
+        if before["metadata"]["uid"] != uid:
+            raise errors.Conflict("uid mismatch")
         merged = _merge(before, obj)
-        merged["metadata"]["generation"] = before.get("metadata", {}).get("generation", 0) + 1
+        merged["metadata"]["generation"] += 1
         return copy.deepcopy(self.put(merged))
 
     def apply_status(self, obj: Mapping[str, Any], uid: str) -> dict[str, Any]:

@@ -66,11 +66,17 @@ class EngineReport:
 
 @dataclass(frozen=True)
 class RouterReport:
-    """What a router pod says: the config that its agent applied, whether it sees engines."""
+    """What a router pod says: the config that its agent applied, whether it sees engines.
+
+    Attributes:
+        error: what is wrong, in one line.
+        reason: kind of the worst problem, as the agent names it.
+    """
 
     config_hash: str | None
     sees_engine: bool
     error: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,12 @@ def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) 
 
 def parse_router_report(status: Mapping[str, Any], sees_engine: bool) -> RouterReport:
     """Read a router agent's `/status`, beside whether its proxy is ready."""
-    return RouterReport(status.get("configHash"), sees_engine, status.get("error"))
+    return RouterReport(
+        config_hash=status.get("configHash"),
+        sees_engine=sees_engine,
+        error=status.get("error"),
+        reason=status.get("reason"),
+    )
 
 
 def _model_report(model: Mapping[str, Any] | None) -> ModelReport | None:

@@ -52,9 +52,11 @@ def apply_stack(cluster: Cluster, stack: Mapping[str, Any]) -> None:
     spec = {key: value for key, value in stack["spec"].items() if key != "evidence"}
     bare = {**stack, "spec": spec}
     live = cluster.get(names.STACK_KIND, None, stack["metadata"]["name"])
-    # Reading first spares a write at every start: a no-op apply is a write, too.
-    if live is None or any(live["spec"].get(key) != value for key, value in spec.items()):
-        live = cluster.apply(bare, force=False)
+    if live is None:
+        live = cluster.make(bare)
+    elif any(live["spec"].get(key) != value for key, value in spec.items()):
+        # Only then: an apply that changes nothing is a write, too.
+        live = cluster.apply(bare, live["metadata"]["uid"], force=False)
     evidence = stack["spec"].get("evidence")
     if evidence and not live["spec"].get("evidence"):
         cluster.apply_evidence(bare, evidence)

@@ -27,6 +27,9 @@ _APPLY: Final = "application/apply-patch+yaml"
 _MUTATING: Final = ("POST", "PATCH", "DELETE")
 _PAGE: Final = 500
 
+_NO_VERSION: Final = "1"
+"""A resourceVersion that no object has: as a precondition it only lets new objects through."""
+
 _NOT_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that JSON may hold as they are, and YAML only escaped."""
 
@@ -91,9 +94,16 @@ class Cluster:
                 return None
             raise
 
-    def apply(
-        self, obj: Mapping[str, Any], uid: str | None = None, force: bool = True
-    ) -> dict[str, Any]:
+    def make(self, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """Make an object by server-side apply; returns it as it is now.
+
+        Raises:
+            Conflict: the name is taken; that object isn't touched.
+        """
+        metadata = {**obj["metadata"], "resourceVersion": _NO_VERSION}
+        return self._apply({**obj, "metadata": metadata}, "", names.FIELD_MANAGER, True)
+
+    def apply(self, obj: Mapping[str, Any], uid: str, force: bool = True) -> dict[str, Any]:
         """Set every field of a manifest by server-side apply; returns the object as it is now.
 
         Args:
@@ -104,16 +114,16 @@ class Cluster:
         Raises:
             Conflict: another manager owns a field, or the object is another one by now.
         """
-        return self._apply(obj, uid, "", names.FIELD_MANAGER, force)
+        return self._apply(_with_uid(obj, uid), "", names.FIELD_MANAGER, force)
 
     def apply_status(self, obj: Mapping[str, Any], uid: str) -> dict[str, Any]:
         """Set the whole status of an object."""
-        return self._apply(obj, uid, "/status", names.STATUS_FIELD_MANAGER, True)
+        return self._apply(_with_uid(obj, uid), "/status", names.STATUS_FIELD_MANAGER, True)
 
     def apply_evidence(self, stack: Mapping[str, Any], evidence: Mapping[str, Any]) -> None:
         """Set a stack's evidence, owned apart from its other fields so that they don't drop it."""
         manager = f"{names.FIELD_MANAGER}-evidence"
-        self._apply({**stack, "spec": {"evidence": evidence}}, None, "", manager, False)
+        self._apply({**stack, "spec": {"evidence": evidence}}, "", manager, False)
 
     def create(self, obj: Mapping[str, Any]) -> bool:
         """Make an object; False where the name is taken, and that one stays as it is."""
@@ -136,18 +146,12 @@ class Cluster:
                 raise
 
     def _apply(
-        self,
-        obj: Mapping[str, Any],
-        uid: str | None,
-        subresource: str,
-        manager: str,
-        force: bool,
+        self, obj: Mapping[str, Any], subresource: str, manager: str, force: bool
     ) -> dict[str, Any]:
         metadata = obj["metadata"]
         path = KINDS[obj["kind"]].path(metadata.get("namespace"), metadata["name"])
-        body = {**obj, "metadata": {**metadata, "uid": uid}} if uid else obj
         query = {"fieldManager": manager, "force": "true" if force else "false"}
-        return self._call("PATCH", path + subresource, query, body, _APPLY)
+        return self._call("PATCH", path + subresource, query, obj, _APPLY)
 
     def _call(
         self,
@@ -187,6 +191,10 @@ def to_yaml(value: object) -> str:
     """
     text = json.dumps(value, ensure_ascii=False)
     return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _with_uid(obj: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "uid": uid}}
 
 
 def _translate(status: int, body: object, reason: object) -> errors.ClusterError:

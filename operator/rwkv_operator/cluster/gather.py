@@ -95,7 +95,7 @@ def gather_warnings(
     Only asked where something is missing and no pod says why: a namespace can have many events.
     """
     about: list[str] = []
-    if workload is not None and workload.pods < workload.wanted:
+    if workload is not None and workload.current and workload.pods < workload.wanted:
         about.append(f"involvedObject.name={workload.name},involvedObject.kind=StatefulSet")
     silent = [pod for pod in pods if not pod.started and not pod.ip and pod.failure is None]
     about.extend(f"involvedObject.uid={pod.uid}" for pod in silent[:_ASKED_PODS])

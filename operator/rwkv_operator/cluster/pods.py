@@ -1,7 +1,7 @@
 """What engine and router pods say about themselves on their ops ports.
 
-A pod that doesn't answer is unknown, never an error. What a pod said is remembered for a while, as
-long as none of its containers was started anew, so that one slow answer of a busy machine doesn't
+A pod that doesn't answer is unknown, never an error. What it said last counts a few times more, as
+long as none of its containers was started anew, so that a slow answer of a busy machine doesn't
 turn a serving deployment into an unknown one.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -20,24 +20,30 @@ from rwkv_operator.api import observed
 from rwkv_operator.api.pods import Pod
 
 _TIMEOUT: Final = httpx.Timeout(2.0)
-_REMEMBERED_SECONDS: Final = 60.0
+_FORGIVEN: Final = 2
+"""Missed answers in a row for which the last report still counts."""
 
 Report = TypeVar("Report", observed.EngineReport, observed.RouterReport)
 
 
 @dataclass(frozen=True)
 class Told:
-    """Reports by name of the pod; a pod that is unknown is missing."""
+    """Reports by name of the pod; a pod that is unknown is missing.
+
+    Attributes:
+        missed: a report is a former one; the pod has to be asked again soon.
+    """
 
     engines: dict[str, observed.EngineReport] = field(default_factory=dict)
     routers: dict[str, observed.RouterReport] = field(default_factory=dict)
+    missed: bool = False
 
 
 @dataclass(frozen=True)
 class _Memory:
     instance: str
-    at: float
     report: Any
+    misses: int = 0
 
 
 def build_http() -> httpx.AsyncClient:
@@ -49,10 +55,9 @@ def build_http() -> httpx.AsyncClient:
 class PodReports:
     """Asks all pods of a deployment at once."""
 
-    def __init__(self, http: httpx.AsyncClient, clock: Callable[[], float]) -> None:
-        """Ask with an HTTP client; measure ages with a monotonic clock."""
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        """Ask with an HTTP client."""
         self._http = http
-        self._clock = clock
         self._memory: dict[tuple[str, str], dict[str, _Memory]] = {}
 
     async def ask(self, namespace: str, name: str, pods: Iterable[Pod]) -> Told:
@@ -65,10 +70,11 @@ class PodReports:
             self._ask_all(engines, self._ask_engine, known),
             self._ask_all(routers, self._ask_router, known),
         )
-        self._memory[namespace, name] = {**from_engines, **from_routers}
+        remembered = self._memory[namespace, name] = {**from_engines, **from_routers}
         return Told(
             {pod: memory.report for pod, memory in from_engines.items()},
             {pod: memory.report for pod, memory in from_routers.items()},
+            missed=any(memory.misses for memory in remembered.values()),
         )
 
     def forget(self, namespace: str, name: str) -> None:
@@ -82,14 +88,13 @@ class PodReports:
         known: dict[str, _Memory],
     ) -> dict[str, _Memory]:
         reports = await asyncio.gather(*(ask(_host(pod)) for pod in pods))
-        now = self._clock()
         found: dict[str, _Memory] = {}
         for pod, report in zip(pods, reports, strict=True):
             before = known.get(pod.name)
             if report is not None:
-                found[pod.name] = _Memory(pod.instance, now, report)
-            elif before is not None and _is_fresh(before, pod, now):
-                found[pod.name] = before
+                found[pod.name] = _Memory(pod.instance, report)
+            elif before and before.instance == pod.instance and before.misses < _FORGIVEN:
+                found[pod.name] = replace(before, misses=before.misses + 1)
         return found
 
     async def _ask_engine(self, host: str) -> observed.EngineReport | None:
@@ -126,10 +131,6 @@ class PodReports:
             return (await self._http.get(url)).status_code
         except httpx.HTTPError:
             return None
-
-
-def _is_fresh(memory: _Memory, pod: Pod, now: float) -> bool:
-    return memory.instance == pod.instance and now - memory.at < _REMEMBERED_SECONDS
 
 
 def _host(pod: Pod) -> str:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from rwkv_operator.api import conditions
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import Observed
 from rwkv_operator.api.pods import Pod
 from rwkv_operator.api.spec import Deployment
 
+_AGENT_PROBLEMS: Final[Mapping[str, bool]] = {
+    "ConfigRefused": False,
+    "InvalidAPIKeys": False,
+    "HAProxyUnreachable": True,
+    "Starting": True,
+}
+"""What a router's agent may report, and whether it passes by itself."""
+
 
 def decide_router_ready(dep: Deployment, observed: Observed) -> Condition:
     """The RouterReady condition: is the current config applied, and is a ready engine seen?"""
     pods = [pod for pod in observed.pods_of("router") if pod.ready]
-    for pod in observed.pods_of("router"):
+    for pod in pods:
         report = observed.routers_seen.get(pod.name)
-        if report is not None and report.error:
-            return _router("False", "ConfigRefused", f"{pod.name}: {report.error}", waiting=False)
+        reason = report.reason if report else None
+        if report is not None and reason is not None and reason in _AGENT_PROBLEMS:
+            text = f"{pod.name}: {report.error}"
+            return _router("False", reason, text, _AGENT_PROBLEMS[reason])
     if not pods:
         return _router("False", "RouterStarting", "no router pod is ready yet")
     unknown = [pod for pod in pods if pod.name not in observed.routers_seen]

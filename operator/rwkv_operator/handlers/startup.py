@@ -43,7 +43,7 @@ async def run(settings: Settings) -> None:
             folder = Path(settings.catalogue)
             await asyncio.to_thread(catalogue.apply_catalogue, cluster, folder)
         async with build_http() as http:
-            reports = PodReports(http, time.monotonic)
+            reports = PodReports(http)
             reconciler = Reconciler(
                 cluster, reports, settings, metrics, now, lambda: secrets.token_hex(24)
             )

@@ -43,11 +43,12 @@ class World:
         if stack:
             self.add_stack()
         self.config_hash: str | None = None
+        self.silent = False
         self.metrics = Metrics()
         numbers = itertools.count()
         self.reconciler = Reconciler(
             self.cluster,  # type: ignore[arg-type]
-            PodReports(httpx.AsyncClient(transport=httpx.MockTransport(self.answer)), lambda: 0.0),
+            PodReports(httpx.AsyncClient(transport=httpx.MockTransport(self.answer))),
             SETTINGS,
             self.metrics,
             lambda: "2026-01-02T00:00:00Z",
@@ -62,6 +63,8 @@ class World:
         return await self.reconciler.reconcile(*KEY)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
+        if self.silent:
+            raise httpx.ReadTimeout("busy", request=request)
         match request.url.path:
             case "/progress":
                 return httpx.Response(200, json={"phase": "Ready", "message": ""})
@@ -109,17 +112,17 @@ async def test_a_new_deployment_gets_secrets_then_children_then_a_status() -> No
     writes = world.cluster.writes
     assert writes[:2] == ["create Secret chat-internal", "create Secret chat-api-key"]
     assert writes[2:-1] == [
-        "apply ServiceAccount chat",
-        "apply NetworkPolicy chat-engine",
-        "apply NetworkPolicy chat-router",
-        "apply PodDisruptionBudget chat-engine",
-        "apply PodDisruptionBudget chat-router",
-        "apply ConfigMap chat-engine",
-        "apply ConfigMap chat-router",
-        "apply Service chat-engine",
-        "apply Service chat",
-        "apply StatefulSet chat-engine",
-        "apply Deployment chat-router",
+        "make ServiceAccount chat",
+        "make NetworkPolicy chat-engine",
+        "make NetworkPolicy chat-router",
+        "make PodDisruptionBudget chat-engine",
+        "make PodDisruptionBudget chat-router",
+        "make ConfigMap chat-engine",
+        "make ConfigMap chat-router",
+        "make Service chat-engine",
+        "make Service chat",
+        "make StatefulSet chat-engine",
+        "make Deployment chat-router",
     ]
     assert writes[-1] == "status"
     assert world.conditions()["Ready"] == ("False", "Loading")
@@ -154,6 +157,22 @@ async def test_when_all_runs_it_becomes_ready_and_stays_so_without_a_write() -> 
     assert world.cluster.writes == []
 
 
+async def test_a_pod_that_misses_an_answer_is_asked_again_soon_and_stays_ready() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    await world.look()
+    world.silent = True
+    for _ in range(2):
+        assert await world.look() == SETTINGS.moving_seconds
+        assert world.conditions()["Ready"] == ("True", "Ready")
+    await world.look()
+    assert world.conditions()["Ready"] == ("False", "Probing")
+    world.silent = False
+    await world.look()
+    assert world.conditions()["Ready"] == ("True", "Ready")
+
+
 async def test_a_new_generation_is_not_ready_before_its_pods_are() -> None:
     world = World()
     await world.look()
@@ -185,7 +204,8 @@ async def test_a_users_change_to_our_fields_is_put_back() -> None:
     assert world.cluster.objects["StatefulSet", "chat-engine"]["spec"]["replicas"] == 2
 
 
-async def test_a_foreign_object_is_not_taken_over() -> None:
+@pytest.mark.parametrize("passes", [1, 2])
+async def test_a_foreign_object_is_not_taken_over(passes: int) -> None:
     world = World()
     stranger = {
         "apiVersion": "v1",
@@ -194,11 +214,14 @@ async def test_a_foreign_object_is_not_taken_over() -> None:
         "spec": {"ports": [{"port": 1}]},
     }
     world.cluster.put(stranger)
-    await world.look()
+    for _ in range(passes):
+        await world.look()
     assert "apply Service chat" not in world.cluster.writes
     assert world.cluster.objects["Service", "chat"]["spec"] == stranger["spec"]
     assert world.conditions()["Ready"] == ("False", "NameTaken")
     assert "Service chat exists and is controlled by nobody" in world.message("Degraded")
+    # Once it is known, it isn't even tried.
+    assert ("make Service chat" in world.cluster.writes) is (passes == 1)
 
 
 async def test_an_unknown_stack_makes_nothing_until_it_is_there() -> None:
@@ -208,7 +231,7 @@ async def test_an_unknown_stack_makes_nothing_until_it_is_there() -> None:
     assert world.conditions()["Ready"] == ("False", "UnknownStack")
     world.add_stack()
     await world.look()
-    assert "apply StatefulSet chat-engine" in world.cluster.writes
+    assert "make StatefulSet chat-engine" in world.cluster.writes
     assert world.conditions()["Admitted"] == ("True", "Admitted")
 
 
@@ -258,7 +281,7 @@ async def test_a_refused_child_does_not_hold_up_the_others() -> None:
     world = World()
     world.cluster.refuse["NetworkPolicy"] = errors.ClusterError("quota exceeded", status=403)
     await world.look()
-    assert "apply Deployment chat-router" in world.cluster.writes
+    assert "make Deployment chat-router" in world.cluster.writes
     assert world.conditions()["Ready"] == ("False", "ApplyRefused")
     assert world.message("Degraded") == ("NetworkPolicy chat-engine was refused: quota exceeded")
 
@@ -279,8 +302,8 @@ async def test_a_pass_that_was_cut_off_is_finished_by_the_next() -> None:
         await world.look()
     world.cluster.refuse.clear()
     await world.look()
-    assert "apply StatefulSet chat-engine" in world.cluster.writes
-    assert "apply ServiceAccount chat" not in world.cluster.writes
+    assert "make StatefulSet chat-engine" in world.cluster.writes
+    assert "make ServiceAccount chat" not in world.cluster.writes
     await world.look()
     assert world.cluster.writes == []
 

@@ -136,7 +136,9 @@ def test_when_everything_runs_all_conditions_say_so() -> None:
             seen.serving(
                 routers_seen={
                     "chat-router-0": seen.ROUTER,
-                    "chat-router-1": RouterReport("hash-0", True, "line 7: unknown keyword"),
+                    "chat-router-1": RouterReport(
+                        "hash-0", True, "line 7: unknown keyword", "ConfigRefused"
+                    ),
                 }
             ),
             "RouterReady",
@@ -144,6 +146,21 @@ def test_when_everything_runs_all_conditions_say_so() -> None:
             "ConfigRefused",
             "chat-router-1: line 7: unknown keyword",
             id="a refused config is told with HAProxy's words",
+        ),
+        pytest.param(
+            seen.serving(
+                routers_seen={
+                    "chat-router-0": RouterReport(
+                        "hash-1", True, "key `acme` is empty", "InvalidAPIKeys"
+                    ),
+                    "chat-router-1": seen.ROUTER,
+                }
+            ),
+            "RouterReady",
+            "False",
+            "InvalidAPIKeys",
+            "chat-router-0: key `acme` is empty",
+            id="a bad API key is told",
         ),
         pytest.param(
             seen.serving(

@@ -1,0 +1,83 @@
+import copy
+from pathlib import Path
+
+import deployments
+import pytest
+import yaml
+from memory_cluster import MemoryCluster
+
+from rwkv_operator import errors
+from rwkv_operator.cluster import catalogue
+
+EVIDENCE = {"status": "Validated", "report": "evidence.json", "sha256": "0" * 64}
+
+
+def stack(**spec: object) -> dict:
+    obj = deployments.load(deployments.CRDS / "stacks" / "cpu.yaml")
+    obj["spec"] |= spec
+    return obj
+
+
+class Stacks(MemoryCluster):
+    """A cluster that also takes evidence."""
+
+    def apply_evidence(self, obj: dict, evidence: dict) -> None:
+        self._write("evidence", "evidence")
+        live = self.objects[obj["kind"], obj["metadata"]["name"]]
+        live["spec"]["evidence"] = evidence
+
+
+def test_a_missing_stack_is_made_with_its_evidence() -> None:
+    cluster = Stacks()
+    catalogue.apply_stack(cluster, stack(evidence=EVIDENCE))
+    assert cluster.writes == ["make RWKVHardwareStack cpu", "evidence"]
+    assert cluster.get("RWKVHardwareStack", None, "cpu")["spec"]["evidence"] == EVIDENCE
+
+
+def test_a_stack_that_is_as_it_should_be_is_not_written() -> None:
+    cluster = Stacks(stack(evidence=EVIDENCE))
+    catalogue.apply_stack(cluster, stack(evidence=EVIDENCE))
+    assert cluster.writes == []
+
+
+def test_a_new_image_is_applied_and_evidence_that_is_there_stays() -> None:
+    own = {"status": "Unvalidated"}
+    cluster = Stacks(stack(evidence=own))
+    catalogue.apply_stack(cluster, stack(engineImage="server:2", evidence=EVIDENCE))
+    assert cluster.writes == ["apply RWKVHardwareStack cpu"]
+    spec = cluster.get("RWKVHardwareStack", None, "cpu")["spec"]
+    assert (spec["engineImage"], spec["evidence"]) == ("server:2", own)
+
+
+@pytest.mark.parametrize("status", [409, 422])
+def test_a_stack_that_an_admin_has_changed_does_not_end_the_start(
+    status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Stacks(stack(engineImage="own:1"))
+    cluster.refuse["RWKVHardwareStack"] = errors.ClusterError("conflict with admin", status)
+    (tmp_path / "cpu.yaml").write_text(yaml.safe_dump(stack()))
+    catalogue.apply_catalogue(cluster, tmp_path)
+    assert "RWKVHardwareStack cpu stays as it is: conflict with admin" in caplog.text
+
+
+def test_an_unreachable_api_server_does() -> None:
+    cluster = Stacks()
+    cluster.refuse["RWKVHardwareStack"] = errors.ClusterError("no answer")
+    with pytest.raises(errors.ClusterError, match="no answer"):
+        catalogue.apply_stack(cluster, stack())
+
+
+def test_all_documents_of_all_files_are_read_in_order(tmp_path: Path) -> None:
+    second = copy.deepcopy(stack())
+    second["metadata"]["name"] = "other"
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump(stack()))
+    (tmp_path / "a.yaml").write_text("---\n" + yaml.safe_dump_all([second, None]))
+    (tmp_path / "readme.txt").write_text("not a stack")
+    found = [obj["metadata"]["name"] for obj in catalogue.read_catalogue(tmp_path)]
+    assert found == ["other", "cpu"]
+
+
+def test_anything_else_in_the_folder_is_refused_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("kind: Pod")
+    with pytest.raises(errors.InvalidSpec, match=r"x\.yaml: kind: found Pod"):
+        catalogue.read_catalogue(tmp_path)
