@@ -28,11 +28,10 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
-        settings = parse_settings(os.environ)
-    except errors.SettingsError as error:
+        asyncio.run(startup.run(parse_settings(os.environ)))
+    except errors.OperatorError as error:
         print(f"rwkv-operator: {error}", file=sys.stderr)
-        return 2
-    asyncio.run(startup.run(settings))
+        return 2 if isinstance(error, errors.SettingsError) else 1
     return 0
 
 

@@ -38,7 +38,7 @@ async def run(settings: Settings) -> None:
     contact = Contact(time.monotonic)
     cluster = Cluster(load_client(connections=settings.workers + 2), metrics)
     with ops.serve(settings.http_port, contact, metrics, settings.silence_seconds):
-        await wait_for_kinds(cluster, settings)
+        await wait_for_kinds(cluster, settings.watch_namespace)
         if settings.catalogue is not None:
             folder = Path(settings.catalogue)
             await asyncio.to_thread(catalogue.apply_catalogue, cluster, folder)
@@ -55,19 +55,21 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-async def wait_for_kinds(cluster: Cluster, settings: Settings) -> None:
+async def wait_for_kinds(
+    cluster: Cluster, namespace: str | None, pause: float = _KIND_WAIT_SECONDS
+) -> None:
     """Wait until the API server answers and knows our kinds: kopf looks for them only once."""
     told = None
     while True:
         try:
             await asyncio.to_thread(cluster.find, names.STACK_KIND, None)
-            await asyncio.to_thread(cluster.find, names.DEPLOYMENT_KIND, settings.watch_namespace)
+            await asyncio.to_thread(cluster.find, names.DEPLOYMENT_KIND, namespace)
             return
         except errors.ClusterError as error:
             if str(error) != told:
                 told = str(error)
                 _log.warning("waiting for the CRDs of %s: %s", names.GROUP, told)
-        await asyncio.sleep(_KIND_WAIT_SECONDS)
+        await asyncio.sleep(pause)
 
 
 def build_kopf_settings() -> kopf.OperatorSettings:
