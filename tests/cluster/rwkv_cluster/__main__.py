@@ -30,7 +30,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="bring the cluster up; harmless when it is up")
     up.add_argument("--nodes", type=int, default=1, help="how many nodes at least")
-    commands.add_parser("down", help="remove the cluster and every trace; images stay cached")
+    down = commands.add_parser("down", help="remove the cluster and every trace of it")
+    down.add_argument(
+        "--images", action="store_true", help="also the images and logs kept in the cache folder"
+    )
     commands.add_parser("status", help="say what runs; exit 3 when there is no cluster")
     load = commands.add_parser("load-image", help="copy images of buildah's store into the nodes")
     load.add_argument("image", nargs="+")
@@ -61,7 +64,7 @@ def _run_cluster(args: argparse.Namespace, cluster: Cluster) -> int:
         cluster.up(args.nodes)
         print(f"export KUBECONFIG={cluster.kubeconfig}")
     elif args.command == "down":
-        cluster.down()
+        cluster.down(forget=args.images)
     elif args.command == "load-image":
         for image in args.image:
             cluster.load_image(image)

@@ -7,6 +7,7 @@ leaves: whatever is listed under the cluster's group is the cluster's.
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from rwkv_cluster import errors
@@ -53,12 +54,11 @@ def list_join_files(name: str) -> list[Path]:
 def list_processes(name: str) -> set[int]:
     """Return the ids of all processes in a group and below it."""
     found: set[int] = set()
-    for root in read_hierarchies():
-        for path in (root / name).rglob("cgroup.procs"):
-            try:
-                found.update(int(line) for line in path.read_text().split())
-            except OSError:
-                continue
+    for path in _find(name, "cgroup.procs"):
+        try:
+            found.update(int(line) for line in path.read_text().split())
+        except OSError:
+            continue
     return found - {0}
 
 
@@ -82,13 +82,21 @@ def kill(name: str, seconds: float = KILL_SECONDS) -> int:
 
 def _thaw(name: str) -> None:
     """A frozen process doesn't die: its runtime may have been killed between freeze and thaw."""
+    for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+        for path in _find(name, file):
+            try:
+                path.write_text(value)
+            except OSError:
+                continue
+
+
+def _find(name: str, file: str) -> Iterator[Path]:
+    """Yield that file of a group and of all below it, while they come and go."""
     for root in read_hierarchies():
-        for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
-            for path in (root / name).rglob(file):
-                try:
-                    path.write_text(value)
-                except OSError:
-                    continue
+        # Path.rglob would raise when a folder vanishes under it; os.walk passes over it.
+        for folder, _, files in os.walk(root / name):
+            if file in files:
+                yield Path(folder, file)
 
 
 def remove(name: str, seconds: float = 5) -> None:

@@ -41,7 +41,7 @@ class CurrentCluster:
         answer = self._kubectl(f"--kubeconfig={self.kubeconfig}", "version")
         self._progress.say(f"context {self._context}: {answer.splitlines()[-1]}")
 
-    def down(self) -> None:
+    def down(self, *, forget: bool = False) -> None:
         """Forget the context; the cluster stays."""
         self.kubeconfig.unlink(missing_ok=True)
 

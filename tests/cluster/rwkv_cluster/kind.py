@@ -45,7 +45,7 @@ class KindCluster:
         self.kubeconfig.write_text(text)
         self.kubeconfig.chmod(0o600)
 
-    def down(self) -> None:
+    def down(self, *, forget: bool = False) -> None:
         """Remove the cluster."""
         with self._progress.step(f"kind delete {self._name}"):
             _run("kind", "delete", "cluster", f"--name={self._name}")

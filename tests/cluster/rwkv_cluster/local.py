@@ -3,6 +3,7 @@
 Order matters in both directions; this file has that order and nothing else.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -71,11 +72,13 @@ class LocalCluster:
             self._wait_for_dns(current)
         self._progress.say(f"cluster {self._layout.name} is up, {current.nodes} node(s)")
 
-    def down(self) -> None:
-        """Remove the cluster; only its logs and image store stay, in the cache folder."""
+    def down(self, *, forget: bool = False) -> None:
+        """Remove the cluster; unless told otherwise its logs and image store stay in the cache."""
         tools.require_node()
         with process.hold(self._layout) as runner, self._progress.step("down"):
             cleanup.clean(runner)
+            if forget:
+                shutil.rmtree(self._layout.files, ignore_errors=True)
             self._layout.lock.unlink(missing_ok=True)
         cleanup.remove_if_empty(layout.RUN_ROOT)
 

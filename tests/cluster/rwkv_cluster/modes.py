@@ -21,8 +21,8 @@ class Cluster(Protocol):
     def up(self, nodes: int) -> None:
         """Bring it up; harmless when it is up."""
 
-    def down(self) -> None:
-        """Remove it; harmless when it isn't there."""
+    def down(self, *, forget: bool = False) -> None:
+        """Remove it, on demand with the images kept for the next run; harmless without it."""
 
     def status(self) -> list[str]:
         """Return lines that tell how it is; empty when there is no cluster."""
