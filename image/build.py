@@ -122,32 +122,39 @@ def docker_answers() -> bool:
     )
 
 
-def arguments_of(image: Image, settings: Settings) -> dict[str, str]:
+def arguments_of(image: Image, settings: Settings, parent: str | None) -> dict[str, str]:
     """Build arguments that change the result; Docker takes the Dockerfiles' own bases."""
     arguments = {}
     if not settings.docker:
         arguments = {arg: base.reference(base.BASES[name]) for arg, name in image.bases.items()}
-    if image.parent:
-        argument, name = image.parent
-        arguments[argument] = reference_of(IMAGES[name], settings)
+    if image.parent and parent:
+        arguments[image.parent[0]] = parent
     if settings.torch_index and image.name == "engine":
         arguments["TORCH_INDEX"] = settings.torch_index
     return arguments
 
 
-def reference_of(image: Image, settings: Settings) -> str:
+def tag_of(image: Image, settings: Settings, arguments: dict[str, str]) -> str:
     """The image's reference in the local storage, from the present content of the work tree."""
-    arguments = arguments_of(image, settings) | {"platform": settings.platform or ""}
-    return f"{REPOSITORY}/{image.name}:{content_hash(REPO, image, arguments)}"
+    inputs = arguments | {"platform": settings.platform or ""}
+    return f"{REPOSITORY}/{image.name}:{content_hash(REPO, image, inputs)}"
 
 
-def build_command(image: Image, reference: str, settings: Settings) -> list[str]:
+def reference_of(image: Image, settings: Settings) -> str:
+    """The reference under which `ensure` would build the image now."""
+    parent = reference_of(IMAGES[image.parent[1]], settings) if image.parent else None
+    return tag_of(image, settings, arguments_of(image, settings, parent))
+
+
+def build_command(
+    image: Image, reference: str, settings: Settings, arguments: dict[str, str]
+) -> list[str]:
     """The command that builds one image from the repository's root."""
     bundle = os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt"
     options = ["--file", str(REPO / image.dockerfile), "--tag", reference]
     options += ["--secret", f"id=ca,src={bundle}"] if Path(bundle).exists() else []
     options += ["--platform", settings.platform] if settings.platform else []
-    for key, value in arguments_of(image, settings).items():
+    for key, value in arguments.items():
         options += ["--build-arg", f"{key}={value}"]
     if settings.docker:
         return ["docker", "build", *options, str(REPO)]
@@ -169,14 +176,15 @@ def is_built(reference: str, settings: Settings) -> bool:
 
 def ensure(image: Image, settings: Settings, progress: command.Progress) -> str:
     """Build an image and what it is built on, as far as they aren't there; its reference."""
-    reference = reference_of(image, settings)
+    # The parent as it was built: the work tree may change meanwhile.
+    parent = ensure(IMAGES[image.parent[1]], settings, progress) if image.parent else None
+    arguments = arguments_of(image, settings, parent)
+    reference = tag_of(image, settings, arguments)
     if is_built(reference, settings):
         return reference
     if not settings.docker:
         for name in image.bases.values():
             base.ensure(base.BASES[name], progress)
-    if image.parent:
-        ensure(IMAGES[image.parent[1]], settings, progress)
     log = engine_env.cache_root() / "images" / f"{image.name}.log"
     progress.say(f"{image.name}: building {reference}, log: {log}")
 
@@ -185,7 +193,7 @@ def ensure(image: Image, settings: Settings, progress: command.Progress) -> str:
             words = re.sub(r"--(mount|from|root)\S+ |\s+", " ", step["what"]).split()
             progress.say(f"{image.name}: {' '.join(words)[:90]}")
 
-    make = build_command(image, reference, settings)
+    make = build_command(image, reference, settings, arguments)
     command.run_logged(f"image {image.name}", make, log, on_line=tell)
     progress.say(f"{image.name}: built {reference}")
     return reference

@@ -65,11 +65,11 @@ def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
 def test_buildah_gets_bases_cache_and_fixed_time_stamps() -> None:
     image = build.IMAGES["engine"]
     settings = build.Settings(docker=False)
-    assert build.arguments_of(image, settings) == {
+    assert build.arguments_of(image, settings, None) == {
         "BASE": base.reference(base.BASES["python"]),
         "BUILD_BASE": base.reference(base.BASES["python-build"]),
     }
-    command = build.build_command(image, "x:1", settings)
+    command = build.build_command(image, "x:1", settings, {"A": "b"})
     assert command[:2] == ["buildah", "bud"]
     assert command[command.index("--timestamp") + 1] == "0"
     assert command[command.index("--isolation") + 1] == "chroot"
@@ -78,8 +78,8 @@ def test_buildah_gets_bases_cache_and_fixed_time_stamps() -> None:
 def test_docker_takes_the_public_bases() -> None:
     image = build.IMAGES["engine"]
     settings = build.Settings(True, torch_index="https://index.test/cpu", platform="linux/arm64")
-    assert build.arguments_of(image, settings) == {"TORCH_INDEX": "https://index.test/cpu"}
-    command = build.build_command(image, "x:1", settings)
+    assert build.arguments_of(image, settings, None) == {"TORCH_INDEX": "https://index.test/cpu"}
+    command = build.build_command(image, "x:1", settings, {"A": "b"})
     assert command[:2] == ["docker", "build"]
     assert command[command.index("--platform") + 1] == "linux/arm64"
 
@@ -88,7 +88,7 @@ def test_the_server_stands_on_the_engine_and_changes_with_it() -> None:
     server = build.IMAGES["server"]
     plain, other = build.Settings(False), build.Settings(False, "https://index.test/cpu")
     engine = build.reference_of(build.IMAGES["engine"], plain)
-    assert build.arguments_of(server, plain)["ENGINE"] == engine
+    assert build.arguments_of(server, plain, engine)["ENGINE"] == engine
     assert build.reference_of(server, plain) != build.reference_of(server, other)
     for name in ("operator", "router"):
         image = build.IMAGES[name]
