@@ -192,7 +192,7 @@ class Rig:
         for engine in self.engines:
             self.call(engine.stop())
         self._loop.call_soon_threadsafe(self.dns.stop)
-        self.call(asyncio.sleep(0))
+        self.call(_end_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -262,3 +262,13 @@ class Rig:
         """An engine that isn't started yet; append it to `engines` and name it."""
         name = names.engine_pod("chat", ordinal)
         return StubEngine(name, f"127.77.0.{ordinal + 1}", self.engine_port, self.engine_ops_port)
+
+
+async def _end_others() -> None:
+    """End what the stubs have started, so that nothing is left open when the loop closes."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    # A closed transport tells its protocol in a later turn of the loop.
+    await asyncio.sleep(0.05)
