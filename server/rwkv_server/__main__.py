@@ -2,7 +2,10 @@
 
     serve    run the engine until it is asked to end
     drain    Kubernetes' preStop hook: wait until every answer is complete
-    check    check the model's files and say what they are
+    fetch    bring the model from its hub, before the engine starts
+    check    check the configured model's files and say what they are
+    inspect  say everything about a model in a folder or a .pth file, and what is wrong with it
+    convert  write a .pth checkpoint as safetensors
     version  print the version
 
 Objects are built here and passed on. Commands import what they need when they run, so that `drain`
@@ -63,6 +66,20 @@ def _parser() -> argparse.ArgumentParser:
     drain.set_defaults(run=_drain)
     check = commands.add_parser("check", parents=[configured], help="check the model's files")
     check.set_defaults(run=_check)
+    fetch = commands.add_parser("fetch", parents=[configured], help="bring the model from its hub")
+    fetch.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
+    fetch.add_argument("--port", type=int, default=8002, help="for GET /progress")
+    fetch.set_defaults(run=_fetch)
+    inspect = commands.add_parser("inspect", help="say everything about a model")
+    inspect.add_argument("path", type=Path, help="a folder, or a .pth file")
+    inspect.add_argument("--json", action="store_true", help="for programs")
+    inspect.add_argument("--sessions", type=int, default=16, help="maxNumSeqs to plan memory for")
+    inspect.add_argument("--format", choices=["Auto", "SafeTensors", "PTH"], default="Auto")
+    inspect.set_defaults(run=_inspect)
+    convert = commands.add_parser("convert", help="write a .pth checkpoint as safetensors")
+    convert.add_argument("source", type=Path, help="a .pth file, or a folder with one")
+    convert.add_argument("target", type=Path, help="a new folder")
+    convert.set_defaults(run=_convert)
     commands.add_parser("version", help="print the version").set_defaults(run=_version)
     return parser
 
@@ -99,14 +116,47 @@ def _drain(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    import dataclasses
     import json
 
     from rwkv_server import settings
-    from rwkv_server.preflight import model
+    from rwkv_server.preflight import conversion, location, model
 
     config = settings.read_settings(options.config)
-    info = model.check_model(config.model, config.stack.vendor, lambda percent: None)
+    wanted = config.model
+    files = wanted.download.files if wanted.download else None
+    found = location.find_model(Path(wanted.path), wanted.format, files)
+    folder = conversion.converted_folder(found, lambda percent: None)
+    found = dataclasses.replace(found, folder=folder)
+    info = model.check_model(found, wanted.dtype, config.stack.vendor, lambda percent: None)
     print(json.dumps({**vars(info), "path": str(info.path)}, indent=2))
+    return 0
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from rwkv_server.fetch import command
+
+    return command.run_fetch(options.config, options.port)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    import json
+
+    from rwkv_server.inspection import inspect, report
+
+    found = inspect.inspect_model(options.path, options.format, options.sessions)
+    print(json.dumps(report.render_json(found), indent=2) if options.json else report.render(found))
+    return 65 if found.problems else 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from rwkv_server.checkpoint import convert
+    from rwkv_server.preflight import location
+
+    pth = location.find_model(options.source, "PTH").pth
+    assert pth is not None
+    convert.convert(pth, options.target, lambda percent: None)
+    print(f"{options.target}: safetensors of {pth}; check with sha256sum --check {convert.SUMS}")
     return 0
 
 

@@ -6,6 +6,10 @@
     │   ├── ModelInvalid   65  the files are there, but aren't an RWKV-7 we can serve
     │   └── ModelNotFound  66
     ├── EngineFailed       70  the vLLM child died or never came up
+    ├── FetchError
+    │   ├── DiskFull            73  the model doesn't fit on the volume
+    │   ├── DownloadFailed      75  the hub or the way to it; trying again may help
+    │   └── CredentialsMissing  77  the hub wants a token, or another one
     ├── StoreError         74  reported while serving: generation works without a store
     │   ├── StoreUnreachable
     │   └── StoreDenied
@@ -70,6 +74,28 @@ class ModelNotFound(ModelError):
 
 class EngineFailed(ServerError):
     """The engine process died, or the parent couldn't run it."""
+
+
+class FetchError(ServerError):
+    """Base of what can keep a model from being downloaded, its own files aside."""
+
+    exit_code = 75
+
+
+class DiskFull(FetchError):
+    """The volume has too little room for the model."""
+
+    exit_code = 73
+
+
+class DownloadFailed(FetchError):
+    """The hub or the network failed more often than we try, or gave other bytes than promised."""
+
+
+class CredentialsMissing(FetchError):
+    """The hub refuses the repository to this token, or to nobody in particular."""
+
+    exit_code = 77
 
 
 class StoreError(ServerError):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import yaml
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from rwkv_server.errors import ConfigInvalid
@@ -24,6 +24,11 @@ def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError("an absolute path")
     return path
+
+
+def _is_below(path: str, folder: str) -> bool:
+    parts = Path(path).parts
+    return ".." not in parts and Path(folder) in Path(path).parents
 
 
 def _version(text: str) -> str:
@@ -37,6 +42,7 @@ def _version(text: str) -> str:
 Port = Annotated[int, Field(ge=1, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
+FileName = Annotated[str, Field(pattern=r"^[\w][\w.\-]*$", max_length=200)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 PackageVersion = Annotated[str, AfterValidator(_version)]
 
@@ -58,15 +64,42 @@ class Deployment(_Section):
     name: Name
 
 
+class Download(_Section):
+    """What `rwkv-server fetch` brings from a hub before the engine starts.
+
+    Attributes:
+        files: exact names to choose the weights by, where a repository holds several.
+        cache_dir: the volume that the model's folder lies on.
+    """
+
+    repo: Annotated[str, Field(pattern=r"^[\w.\-]+/[\w.\-]+$", max_length=200)]
+    revision: Annotated[str, Field(pattern=r"^[\w./\-]+$", max_length=200)]
+    offline: bool
+    cache_dir: AbsolutePath
+    files: Annotated[list[FileName], Field(max_length=16)]
+
+
+HUBS = ("huggingFace", "modelScope")
+
+
 class Model(_Section):
     """Where the weights are and how to serve them."""
 
     served_name: Name
-    source: Literal["bundled", "persistentVolumeClaim"]
+    source: Literal["bundled", "huggingFace", "modelScope", "persistentVolumeClaim", "image"]
     path: AbsolutePath
     format: Literal["Auto", "SafeTensors", "PTH"]
     dtype: Literal["Auto", "Float32", "BFloat16", "Float16"]
     max_model_len: Positive
+    download: Download | None = None
+
+    @model_validator(mode="after")
+    def _check_download(self) -> Model:
+        if (self.source in HUBS) != (self.download is not None):
+            raise ValueError(f"download for the sources {' and '.join(HUBS)}, and only for them")
+        if self.download and not _is_below(self.path, self.download.cache_dir):
+            raise ValueError("path below download.cacheDir")
+        return self
 
 
 class Stack(_Section):

@@ -18,6 +18,7 @@ SAMPLE: dict[str, Any] = {
         "format": "Auto",
         "dtype": "Auto",
         "maxModelLen": 4096,
+        "download": None,
     },
     "stack": {"name": "cpu", "vendor": "cpu", "packages": {}},
     "engine": {

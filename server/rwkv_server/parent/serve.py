@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from rwkv_server.parent.engine_http import EngineHttp, Health
 from rwkv_server.parent.ops import OpsApp, build_server, open_socket
 from rwkv_server.parent.status import Progress, Status
 from rwkv_server.parent.store_watch import StoreWatch
+from rwkv_server.preflight.conversion import converted_folder
+from rwkv_server.preflight.location import Location, find_model
 from rwkv_server.preflight.model import ModelInfo, check_model
 from rwkv_server.preflight.packages import check_packages
 from rwkv_server.settings import Settings
@@ -83,7 +86,7 @@ class Parent:
     async def _live(self) -> None:
         """Preflight, start, watch; never returns, raises when the pod can't go on."""
         check_packages(self._settings.stack.packages)
-        model = await self._check_model()
+        model = await self._check_model(await self._find_model())
         self._status.enter("ProbingStore", "writing to the state directory")
         await self._store.probe()
         await self._start_child(model)
@@ -94,14 +97,30 @@ class Parent:
         finally:
             await _cancel(*tasks)
 
-    async def _check_model(self) -> ModelInfo:
+    async def _find_model(self) -> Location:
+        wanted = self._settings.model
+        files = wanted.download.files if wanted.download else None
+        location = await in_thread(lambda: find_model(Path(wanted.path), wanted.format, files))
+        log.info("found the format %s at %s", location.format, wanted.path)
+        if location.pth is None:
+            return location
+        message = f"converting {location.pth.name} to safetensors"
+        self._status.enter("Converting", message)
+
+        def converted(percent: int) -> None:
+            self._status.progress = Progress(message, percent)
+
+        folder = await in_thread(lambda: converted_folder(location, converted))
+        return replace(location, folder=folder)
+
+    async def _check_model(self, location: Location) -> ModelInfo:
         self._status.enter("CheckingModel", "checking the model's files")
 
         def hashed(percent: int) -> None:
             self._status.progress = Progress("hashing the weights", percent)
 
-        settings = self._settings
-        model = await in_thread(lambda: check_model(settings.model, settings.stack.vendor, hashed))
+        dtype, vendor = self._settings.model.dtype, self._settings.stack.vendor
+        model = await in_thread(lambda: check_model(location, dtype, vendor, hashed))
         self._status.model = model
         return model
 

@@ -15,7 +15,14 @@ from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.preflight.store import StoreReport
 
 Phase = Literal[
-    "Preflight", "CheckingModel", "ProbingStore", "LoadingModel", "Ready", "Draining", "Failed"
+    "Preflight",
+    "Converting",
+    "CheckingModel",
+    "ProbingStore",
+    "LoadingModel",
+    "Ready",
+    "Draining",
+    "Failed",
 ]
 REPORT_VERSION = 1
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rwkv_server.errors import ModelInvalid, ModelNotFound
+from rwkv_server.errors import ModelInvalid
 from rwkv_server.model import config as model_config
 from rwkv_server.model import state_layout, weights
 from rwkv_server.preflight import digest, json_file, tensor_index, tokenizer
-from rwkv_server.settings import Model
+from rwkv_server.preflight.location import Location
 
 STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 DTYPES = {"Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16"}
@@ -28,6 +28,7 @@ class ModelInfo:
 
     Attributes:
         digest: `sha256:` and the hash of the weight files, see `digest.py`.
+        format: of the files that the model came in: SafeTensors or PTH.
         dtype: what the engine computes in, as torch names it.
         state_bytes: one session's recurrent state.
         parameters: number of weights.
@@ -42,20 +43,22 @@ class ModelInfo:
     parameters: int
 
 
-def check_model(model: Model, vendor: str, on_hashed: Callable[[int], None]) -> ModelInfo:
-    """Check the model's files and hash its weights.
+def check_model(
+    location: Location, dtype: str, vendor: str, on_hashed: Callable[[int], None]
+) -> ModelInfo:
+    """Check a model's files, which are safetensors by now, and hash its weights.
 
     Args:
-        model: the model section of engine.yaml.
+        location: the folder, and the format that its weights came in.
+        dtype: what engine.yaml wants to compute in.
         vendor: of the hardware stack, which decides what dtype Auto means.
         on_hashed: told the percentage of the weights hashed so far.
 
     Raises:
-        ModelNotFound: nothing is there.
         ModelInvalid: what is there can't be served; names the file and the tensor.
     """
     try:
-        return _check(model, vendor, on_hashed)
+        return _check(location, dtype, vendor, on_hashed)
     except OSError as error:
         raise ModelInvalid(f"{error.filename} can't be read: {error.strerror}") from None
 
@@ -81,50 +84,32 @@ def resolve_dtype(wanted: str, stored: str, vendor: str) -> str:
     return stored
 
 
-def _check(model: Model, vendor: str, on_hashed: Callable[[int], None]) -> ModelInfo:
-    path = Path(model.path)
-    _check_place(path, model.format)
-    config = _read_config(path)
+def _check(
+    location: Location, dtype: str, vendor: str, on_hashed: Callable[[int], None]
+) -> ModelInfo:
+    path = location.folder
+    config = read_config(path)
     files = tensor_index.weight_files(path)
-    if not files:
-        raise ModelInvalid(f"{path} has no .safetensors file", wanted="model.safetensors")
     missing = [file.name for file in files if not file.exists()]
     if missing:
         raise ModelInvalid(f"{path} lacks the weight file {missing[0]}, which its index names")
     tensors = tensor_index.read_tensors(files)
     _check_tensors(config, tensors, path)
     tokenizer.check_tokenizer(path, config.vocab_size)
-    dtype = resolve_dtype(model.dtype, stored_dtype(tensors), vendor)
+    computed = resolve_dtype(dtype, stored_dtype(tensors), vendor)
     return ModelInfo(
         path=path,
         digest=digest.hash_files(files, on_hashed),
-        format="SafeTensors",
-        dtype=dtype,
+        format=location.format,
+        dtype=computed,
         vocab_size=config.vocab_size,
-        state_bytes=state_layout.session_bytes(config, dtype),
+        state_bytes=state_layout.session_bytes(config, computed),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
     )
 
 
-def _check_place(path: Path, wanted_format: str) -> None:
-    pth = path if path.suffix == ".pth" else next(iter(sorted(path.glob("*.pth"))), None)
-    if not path.exists():
-        raise ModelNotFound(
-            f"there is no {path}: check the volume and the path in spec.model.source"
-        )
-    is_pth = pth is not None and not any(path.glob("*.safetensors"))
-    if is_pth or wanted_format == "PTH":
-        raise ModelInvalid(
-            f"{pth or path}: PTH checkpoints can't be served by this version; "
-            "convert the model to safetensors with fla names and its config.json",
-            found="PTH",
-            wanted="SafeTensors",
-        )
-    if not path.is_dir():
-        raise ModelInvalid(f"{path} is not a directory", wanted="a directory with config.json")
-
-
-def _read_config(path: Path) -> model_config.RWKV7Config:
+def read_config(path: Path) -> model_config.RWKV7Config:
+    """The parsed config.json of the folder `path`; ModelInvalid if it is another architecture's."""
     raw = json_file.read_object(path / "config.json")
     architectures = raw.get("architectures")
     if not isinstance(architectures, list) or model_config.ARCHITECTURE not in architectures:

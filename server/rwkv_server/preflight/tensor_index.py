@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from rwkv_server.errors import ModelInvalid
+from rwkv_server.model import file_names
 from rwkv_server.preflight import json_file
 
 MAX_HEADER_BYTES = 64 << 20
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
+INDEX = file_names.INDEX
+SINGLE = file_names.SINGLE
 BITS = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8,
     "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8,

@@ -11,20 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from rwkv_server.errors import ModelInvalid
+from rwkv_server.model import file_names
 from rwkv_server.preflight import json_file
 
-FILE = "tokenizer.json"
+FILE = file_names.TOKENIZER
 
 
 def check_tokenizer(model: Path, vocab_size: int) -> None:
     """Raise ModelInvalid if `model` has no fast tokenizer, or one with ids beyond `vocab_size`."""
     path = model / FILE
     if not path.exists():
-        raise ModelInvalid(
-            f"{model} has no {FILE}. Tokenizers that are Python code in the repository are not "
-            f"run; add the World tokenizer as a {FILE}.",
-            wanted=FILE,
-        )
+        raise missing_tokenizer(str(model))
     largest = max(_ids(json_file.read_object(path)), default=-1)
     if largest >= vocab_size:
         raise ModelInvalid(
@@ -34,6 +31,15 @@ def check_tokenizer(model: Path, vocab_size: int) -> None:
         )
     if largest < 0:
         raise ModelInvalid(f"{path} holds no vocabulary")
+
+
+def missing_tokenizer(place: str) -> ModelInvalid:
+    """The error for a model at `place` that brings no tokenizer we can use."""
+    return ModelInvalid(
+        f"{place} has no {FILE}. Tokenizers that are Python code or a plain vocabulary are not "
+        f"run: put the model's {FILE} and tokenizer_config.json beside its weights.",
+        wanted=FILE,
+    )
 
 
 def _ids(tokenizer: dict[str, Any]) -> Iterator[int]:

@@ -25,13 +25,56 @@ def test_every_field_arrives_where_it_belongs():
     assert parsed.drain.longest_seconds == 33
 
 
+DOWNLOAD = {
+    "repo": "org/name",
+    "revision": "main",
+    "offline": False,
+    "cacheDir": "/models",
+    "files": [],
+}
+HUB = {
+    "model__source": "huggingFace",
+    "model__path": "/models/hub/x",
+    "model__download": DOWNLOAD,
+}
+
+
+@pytest.mark.parametrize("source", ["huggingFace", "modelScope"])
+def test_a_hub_says_what_to_download(source):
+    download = parse(**HUB | {"model__source": source}).model.download
+    assert (download.repo, download.revision, download.files) == ("org/name", "main", [])
+    assert (download.cache_dir, download.offline) == ("/models", False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model__source": "huggingFace"}, "wanted download for the sources"),
+        ({"model__download": DOWNLOAD}, "and only for them"),
+        (HUB | {"model__path": "/tmp/x"}, "wanted path below download.cacheDir"),
+        (HUB | {"model__path": "/models/../etc"}, "wanted path below download.cacheDir"),
+        (HUB | {"model__path": "/models"}, "wanted path below download.cacheDir"),
+    ],
+)
+def test_source_path_and_download_have_to_fit(fields, words):
+    with pytest.raises(ConfigInvalid, match=words):
+        parse(**fields)
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "found", "wanted"),
     [
         ({"version": 2}, "version", "2", "1"),
         ({"surprise": 1}, "surprise", "an unknown key", "no such key"),
         ({"model__revision": "x"}, "model.revision", "an unknown key", "no such key"),
-        ({"model__source": "huggingFace"}, "model.source", "'huggingFace'", "bundled"),
+        ({"model__source": "s3"}, "model.source", "'s3'", "bundled"),
+        (HUB | {"model__download": DOWNLOAD | {"repo": "x"}}, "model.download.repo", "'x'", ""),
+        (
+            HUB | {"model__download": DOWNLOAD | {"files": ["../x"]}},
+            "model.download.files.0",
+            "'../x'",
+            "",
+        ),
         ({"model__path": "models/x"}, "model.path", "'models/x'", "absolute path"),
         ({"model__maxModelLen": "4096"}, "model.maxModelLen", "'4096'", "integer"),
         ({"model__maxModelLen": 0}, "model.maxModelLen", "0", "greater than or equal to 1"),

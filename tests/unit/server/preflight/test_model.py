@@ -7,21 +7,13 @@ import model_files
 import pytest
 from safetensors.numpy import save_file
 
-from rwkv_server import settings
 from rwkv_server.errors import ModelInvalid, ModelNotFound
-from rwkv_server.preflight import model
+from rwkv_server.preflight import location, model
 
 
-def check(path, vendor="cpu", dtype="Auto", model_format="Auto"):
-    section = settings.Model(
-        servedName="chat",
-        source="bundled",
-        path=str(path),
-        format=model_format,
-        dtype=dtype,
-        maxModelLen=64,
-    )
-    return model.check_model(section, vendor, lambda percent: None)
+def check(path, vendor="cpu", dtype="Auto"):
+    found = location.find_model(path, "Auto")
+    return model.check_model(found, dtype, vendor, lambda percent: None)
 
 
 @pytest.fixture
@@ -46,10 +38,7 @@ def test_shards_are_one_model(path):
 
 def test_hashing_tells_how_far_it_is(path):
     told = []
-    section = settings.Model(
-        servedName="x", source="bundled", path=str(path), format="Auto", dtype="Auto", maxModelLen=1
-    )
-    model.check_model(section, "cpu", told.append)
+    model.check_model(location.find_model(path, "Auto"), "Auto", "cpu", told.append)
     assert told[-1] == 100
 
 
@@ -95,10 +84,6 @@ def tensor(name, change):
     return edit
 
 
-def pth(path):
-    (path / "model.safetensors").rename(path / "model.pth")
-
-
 def cut(path):
     file = path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
@@ -113,7 +98,7 @@ def no_shard(path):
     ("edit", "words"),
     [
         (without("config.json"), "has no config.json"),
-        (without("model.safetensors"), "has no .safetensors file"),
+        (without("model.safetensors"), "holds no weights"),
         (without("tokenizer.json"), "has no tokenizer.json"),
         (lambda path: (path / "config.json").write_text("{"), "config.json is not JSON"),
         (lambda path: (path / "config.json").write_text("[]"), "config.json is not a JSON object"),
@@ -136,7 +121,6 @@ def no_shard(path):
         ),
         (cut, "cut short"),
         (no_shard, "lacks the weight file model-00002-of-00002.safetensors"),
-        (pth, "model.pth: PTH checkpoints can't be served"),
         (lambda path: model_files.write_tokenizer(path, 12), "token id 12 is outside"),
     ],
 )
@@ -152,18 +136,3 @@ def test_a_wrong_shape_is_told_as_found_and_wanted(path):
     with pytest.raises(ModelInvalid) as caught:
         check(path)
     assert (caught.value.found, caught.value.wanted) == ([64, 12], [12, 64])
-
-
-def test_a_pth_file_itself_and_the_format_are_refused(path, tmp_path):
-    file = tmp_path / "rwkv.pth"
-    file.write_bytes(b"x")
-    with pytest.raises(ModelInvalid, match="convert the model to safetensors"):
-        check(file)
-    with pytest.raises(ModelInvalid, match="convert the model to safetensors"):
-        check(path, model_format="PTH")
-
-
-def test_a_file_in_place_of_the_directory(tmp_path):
-    (tmp_path / "model").write_text("")
-    with pytest.raises(ModelInvalid, match="is not a directory"):
-        check(tmp_path / "model")

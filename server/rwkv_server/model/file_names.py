@@ -1,0 +1,23 @@
+"""Which files beside the weights belong to a model; all others in a repository are left alone.
+
+Above all Python files are: nothing here is ever run, and nothing is downloaded to be run.
+"""
+
+from __future__ import annotations
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+# What vLLM reads of a model, config and tokenizer first.
+SIDE_FILES = (
+    CONFIG,
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "generation_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
