@@ -158,7 +158,8 @@ def wait_for_running(server, count):
 def test_a_client_that_leaves_frees_its_slot(server):
     body = {"model": "chat", "prompt": "x", "max_tokens": 4000, "ignore_eos": True, "stream": True}
     with server.client() as client, client.stream("POST", "/v1/completions", json=body) as answer:
-        next(answer.iter_raw())
+        parts = answer.iter_raw()
+        next(parts)
         wait_for_running(server, 1)
     wait_for_running(server, 0)
     assert "rwkv_http_requests_in_flight 0.0" in server.ops("/metrics").text

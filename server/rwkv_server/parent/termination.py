@@ -5,6 +5,7 @@ The operator turns them into a condition, so they must stay JSON within the kube
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -31,9 +32,13 @@ def build_message(error: ServerError, limit: int = LIMIT) -> bytes:
 
 
 def write_message(error: ServerError, path: Path) -> None:
-    """Write the last words, if Kubernetes made the file: outside a pod there is nobody to read."""
-    if path.is_file():
-        path.write_bytes(build_message(error))
+    """Write the last words, if Kubernetes made the file: outside a pod there is nobody to read.
+
+    The exit code says the most important thing too, so a file that can't be written changes nothing.
+    """
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            path.write_bytes(build_message(error))
 
 
 def _encode(words: dict[str, Fact]) -> bytes:

@@ -47,3 +47,14 @@ def test_the_file_is_replaced(tmp_path):
     file.write_text("old" * 1000)
     termination.write_message(EngineFailed("x"), file)
     assert json.loads(file.read_text())["message"] == "x"
+
+
+def test_a_file_that_cannot_be_written_hides_no_error(tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise OSError(30, "Read-only file system")
+
+    file = tmp_path / "termination-log"
+    file.touch()
+    monkeypatch.setattr(type(file), "write_bytes", refuse)
+    termination.write_message(EngineFailed("x"), file)
+    assert file.read_text() == ""
