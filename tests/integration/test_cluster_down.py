@@ -29,7 +29,7 @@ def rig() -> Iterator[Rig]:
     rig.run("down")
     rig.run("build")
     yield rig
-    rig.run("down")
+    rig.run("down", "--images")
 
 
 def traces(rig: Rig) -> list[str]:
@@ -115,4 +115,4 @@ def test_two_clusters_live_side_by_side(rig: Rig) -> None:
         other.run("down")
         assert "Ready" in rig.kubectl("get", "nodes").stdout
     finally:
-        other.run("down")
+        other.run("down", "--images")

@@ -1,7 +1,8 @@
 """A real API server without a node: etcd and kube-apiserver on loopback, up in about 3 s.
 
 For tests that need true schemas, CEL, defaulting and server-side apply, but no pod. Needs no root
-and no namespace; everything it makes is in one temporary folder and dies with the caller.
+and no namespace; everything it makes is in one temporary folder and dies with the caller, to the
+kernel the thread that entered the context: let that be one that lives as long.
 """
 
 import os
