@@ -34,7 +34,7 @@ def build_message(error: ServerError, limit: int = LIMIT) -> bytes:
 def write_message(error: ServerError, path: Path) -> None:
     """Write the last words, if Kubernetes made the file: outside a pod there is nobody to read.
 
-    The exit code says the most important thing too, so a file that can't be written changes nothing.
+    The exit code tells the reason too, so a file that can't be written changes nothing.
     """
     with contextlib.suppress(OSError):
         if path.is_file():
