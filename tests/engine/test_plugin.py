@@ -57,3 +57,16 @@ def test_registering_twice_is_harmless() -> None:
     plugin.register()
 
     assert "RWKV7ForCausalLM" in ModelRegistry.get_supported_archs()
+
+
+def test_a_graph_compiler_sees_the_block_as_one_operation_of_known_shape() -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from rwkv_server import plugin
+
+    plugin.register()
+    with FakeTensorMode():
+        hidden = torch.empty(5, 8, dtype=torch.bfloat16)
+        out = torch.ops.vllm.rwkv7_block(hidden, torch.empty_like(hidden), "no such layer")
+    assert (out.shape, out.dtype) == (hidden.shape, hidden.dtype)

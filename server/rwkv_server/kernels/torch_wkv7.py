@@ -73,14 +73,21 @@ def _chunked(rows: tuple[torch.Tensor, ...], state: torch.Tensor, chunks: Chunks
     u_state, u_const = solved[..., :size], solved[..., size:]
 
     mixed = (reads @ b_grown).tril_()
-    p = reads - mixed @ u_state
-    q = (reads @ k_grown).tril_() @ v - mixed @ u_const
+    p = _minus(reads, mixed, u_state)
+    q = _minus((reads @ k_grown).tril_() @ v, mixed, u_const)
     last = decay[:, :, -1:, :].exp().mT
-    g = torch.eye(size, dtype=k.dtype, device=k.device) - b_grown @ u_state
-    h = k_grown @ v - b_grown @ u_const
+    identity = torch.eye(size, dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+    g = _minus(identity, b_grown, u_state)
+    h = _minus(k_grown @ v, b_grown, u_const)
     before = _carry(g.mul_(last), h.mul_(last), state, chunks)
     out = (p @ before + q).transpose(1, 2)
     return out[chunks.mask[:, :, 0, 0]]
+
+
+def _minus(start: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Subtract left @ right from start for each chunk and head, in one pass."""
+    parts = (x.flatten(0, 1) for x in (start, left, right))
+    return torch.baddbmm(*parts, alpha=-1).view_as(start)
 
 
 def _by_chunk(x: torch.Tensor, chunks: Chunks) -> torch.Tensor:

@@ -67,8 +67,9 @@ def shift(x: torch.Tensor, cache: torch.Tensor, steps: plan.Plan) -> torch.Tenso
         steps: which rows go to which slot.
     """
     last = cache.squeeze(1)
-    previous = x.roll(1, 0)
-    previous.index_copy_(0, steps.starts, last.index_select(0, steps.slots))
+    previous = last.index_select(0, steps.slots)
+    if steps.chunks is not None:
+        previous = x.roll(1, 0).index_copy_(0, steps.starts, previous)
     last.index_copy_(0, steps.slots, x.index_select(0, steps.ends))
     return previous
 
