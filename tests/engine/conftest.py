@@ -6,6 +6,7 @@ Run by the engine environment's Python, see `make test-engine`.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,30 +44,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model of the 0.1B shape."""
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A random model of the 0.1B shape; 0.8 GB, so not kept."""
     import random_checkpoint
 
     folder = tmp_path_factory.mktemp("models") / "small"
-    return random_checkpoint.write_checkpoint(folder, random_checkpoint.SMALL, seed=1)
+    yield random_checkpoint.write_checkpoint(folder, random_checkpoint.SMALL, seed=1)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model() -> Path:
     """The bundled model."""
-    if (TINY_RECALL / "config.json").exists():
-        return TINY_RECALL
-    import random_checkpoint
-
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    return random_checkpoint.write_checkpoint(folder, random_checkpoint.TINY, seed=1)
+    return TINY_RECALL
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_model: Path) -> Iterator[Engine]:
+def tiny(tiny_model: Path) -> Engine:
     import inproc_engine
 
-    yield inproc_engine.Engine(tiny_model)
+    return inproc_engine.Engine(tiny_model)
 
 
 @pytest.fixture(scope="session")
@@ -77,10 +74,10 @@ def tiny_oracle(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> O
 
 
 @pytest.fixture(scope="session")
-def small(small_model: Path) -> Iterator[Engine]:
+def small(small_model: Path) -> Engine:
     import inproc_engine
 
-    yield inproc_engine.Engine(small_model)
+    return inproc_engine.Engine(small_model)
 
 
 @pytest.fixture(scope="session")
