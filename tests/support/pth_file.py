@@ -14,6 +14,7 @@ from typing import Any
 
 import model_files
 import numpy
+from safetensors.numpy import load_file
 
 STORAGES = {
     "float32": "FloatStorage",
@@ -157,3 +158,13 @@ def official_name(name: str) -> str:
     ):  # fmt: skip
         rest = rest.replace(fla, official)
     return f"blocks.{layer}.{rest}"
+
+
+def write_from_model(model: Path, target: Path) -> Path:
+    """Write the fp32 or fp16 safetensors model in `model` as an official checkpoint."""
+    official = {}
+    for name, value in load_file(model / "model.safetensors").items():
+        low_rank = "_lora." in name and name.endswith("weight")
+        named = official_name(name)
+        official[named] = value.T.copy() if low_rank else _padded(named, value)
+    return write(target, official)

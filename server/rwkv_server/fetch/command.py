@@ -12,6 +12,8 @@ from rwkv_server.errors import ConfigInvalid, DownloadFailed, ServerError
 from rwkv_server.fetch import progress, redact, run
 
 TOKEN = "RWKV_MODEL_TOKEN"
+# They log addresses, and those of a hub's store carry a signature.
+CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "modelscope_hub")
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,8 @@ def run_fetch(config: Path, port: int) -> int:
     token = (os.environ.pop(TOKEN, "") or "").strip() or None
     redactor = redact.Redactor([token])
     redact.guard_logs(redactor)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     # Process 1 of a container has no default for it; ending this way releases the lock.
     signal.signal(signal.SIGTERM, _end)
     try:

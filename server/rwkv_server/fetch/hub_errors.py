@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from rwkv_server.errors import CredentialsMissing, ModelNotFound
+
+# Links into a hub's store carry a signature that is as good as a password for a while.
+_QUERY = re.compile(r"\?[^\s'\"]+")
+
+
+def cause(error: Exception) -> str:
+    """A library's error in one short line: the system's own words where it wraps some.
+
+    Addresses lose their queries.
+    """
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.errno is not None and inner.strerror:
+            return f"{type(error).__name__}: {inner.strerror}"
+        inner = inner.__cause__ or inner.__context__
+    text = _QUERY.sub("?…", " ".join(str(error).split()))[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def no_repository(label: str) -> ModelNotFound:

@@ -1,8 +1,9 @@
 """The Hugging Face hub, through huggingface_hub.
 
-Of that library the listing and the plain HTTP download are used. Its own cache isn't: a killed
-download starts from zero there, as its partial files have random names since 1.x, and its lock is
-flock, which some network volumes grant to everyone. Xet transfers can't be continued either.
+Of that library the listing and the HTTP session are used. Its own cache isn't: a killed download
+starts from zero there, as its partial files have random names, each broken answer costs up to 10 MB
+that it hasn't written yet, and its lock is flock, which some network volumes grant to everyone. Xet
+transfers can't be continued either.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from rwkv_server.fetch import hub_errors
 from rwkv_server.fetch.hub import HubUnavailable, RemoteFile, Sink, Snapshot
 
 LISTING_SECONDS = 30
+# Without a byte, not in all.
+STREAM_SECONDS = 30
 # Set before the library is imported, which is when it reads them.
 ENVIRONMENT = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_XET": "1",
-    "HF_HUB_DOWNLOAD_TIMEOUT": "30",
 }
 NEVER_INHERITED = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRANSPORTS = {"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"}
@@ -59,23 +61,27 @@ class HuggingFace:
     def copy(self, file: RemoteFile, commit: str, sink: Sink) -> None:
         """Append the rest of `file` to `sink`."""
         import huggingface_hub
-        from huggingface_hub import file_download, utils
+        from huggingface_hub import utils
 
         url = huggingface_hub.hf_hub_url(self._repo, file.name, revision=commit)
         headers = utils.build_hf_headers(token=self._token or False, library_name="rwkv-server")
         # Otherwise small text may come compressed, and an offset would count other bytes.
         headers["Accept-Encoding"] = "identity"
+        if sink.offset:
+            headers["Range"] = f"bytes={sink.offset}-"
+        request = {"headers": headers, "timeout": STREAM_SECONDS, "follow_redirects": True}
         try:
-            file_download.http_get(
-                url,
-                sink,
-                resume_size=sink.offset,
-                headers=headers,
-                expected_size=file.size,
-                displayed_filename=file.name,
-            )
+            with huggingface_hub.get_session().stream("GET", url, **request) as answer:
+                utils.hf_raise_for_status(answer)
+                if sink.offset and answer.status_code != 206:
+                    sink.seek(0)
+                    sink.truncate()
+                for chunk in answer.iter_bytes():
+                    sink.write(chunk)
         except Exception as error:
             raise self._translated(error, file.name) from None
+        if sink.offset < file.size:
+            raise HubUnavailable(_told(self.label, file.name, "the answer ended too early"))
 
     def _translated(self, error: Exception, name: str = "") -> Exception:
         from huggingface_hub import errors
@@ -95,11 +101,7 @@ class HuggingFace:
         if isinstance(error, errors.HfHubHTTPError):
             return HubUnavailable(_told(self.label, name, f"the hub answers {status}"))
         if type(error).__module__.split(".")[0] in _TRANSPORTS:
-            return HubUnavailable(_told(self.label, name, _cause(error)))
-        if isinstance(error, OSError) and error.errno is None:
-            return HubUnavailable(_told(self.label, name, "the answer ended too early"))
-        if isinstance(error, ValueError) and "50GB" in str(error):
-            return HubUnavailable(_told(self.label, name, "files over 50 GB are Xet only"))
+            return HubUnavailable(_told(self.label, name, hub_errors.cause(error)))
         return error
 
 
@@ -111,8 +113,3 @@ def _remote_file(sibling: Any) -> RemoteFile:
 
 def _told(label: str, name: str, what: str) -> str:
     return f"{label}: {name}: {what}" if name else f"{label}: {what}"
-
-
-def _cause(error: Exception) -> str:
-    text = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -14,7 +14,10 @@ from typing import Any
 from rwkv_server.fetch import hub_errors
 from rwkv_server.fetch.hub import HubUnavailable, RemoteFile, Sink, Snapshot
 
-CHUNK = 1 << 20
+# What an answer that breaks can cost: the client passes whole pieces on.
+CHUNK = 64 << 10
+# Set before the library is imported. Trying again is our business, for both hubs alike.
+ENVIRONMENT = {"MODELSCOPE_REPO_TREE_PAGE_MAX_ATTEMPTS": "1"}
 NEVER_INHERITED = ("MODELSCOPE_API_TOKEN",)
 
 
@@ -24,6 +27,7 @@ class ModelScope:
     def __init__(self, repo: str, revision: str, token: str | None) -> None:
         """Remember what to ask for; no request yet."""
         self._repo, self._revision, self._token = repo, revision, token
+        os.environ.update(ENVIRONMENT)
         for name in NEVER_INHERITED:
             os.environ.pop(name, None)
 
@@ -88,13 +92,9 @@ class ModelScope:
             return hub_errors.gated(self.label, has_token)
         if isinstance(error, errors.APIError):
             return HubUnavailable(f"{told}: the hub answers {error.status_code}")
-        if isinstance(error, errors.HubError) or type(error).__module__.split(".")[0] in (
-            "requests",
-            "urllib3",
-        ):
-            return HubUnavailable(
-                f"{told}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            )
+        library = type(error).__module__.split(".")[0]
+        if isinstance(error, errors.HubError) or library in ("requests", "urllib3"):
+            return HubUnavailable(f"{told}: {hub_errors.cause(error)}")
         return error
 
     def _repository_exists(self) -> bool:
