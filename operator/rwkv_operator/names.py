@@ -34,12 +34,17 @@ ANNOTATION_APPLIED_HASH: Final = f"{GROUP}/applied-hash"
 
 PORT_ENGINE: Final = 8000
 PORT_ENGINE_OPS: Final = 8001
+PORT_FETCH: Final = 8002
 PORT_ROUTER: Final = 8080
 PORT_ROUTER_OPS: Final = 8404
 PORT_AGENT: Final = 8405
 
 INTERNAL_KEY: Final = "key"
 """Key in the internal Secret that holds the secret between router and engines."""
+
+CONTAINER_ENGINE: Final = "engine"
+CONTAINER_FETCH: Final = "model"
+"""The init container of an engine pod that downloads the model."""
 
 DEFAULT_TENANT: Final = "default"
 """Tenant of `auth.mode: Open`, and of the one key in a Secret that the operator makes."""

@@ -78,6 +78,39 @@ def test_every_value_arrives():
     assert (parsed.http.port, parsed.ops.port) == (names.PORT_ENGINE, names.PORT_ENGINE_OPS)
 
 
+def test_a_download_arrives():
+    body = {
+        "model": {
+            "source": {"modelScope": {"repo": "org/model", "revision": "v1", "files": ["a.pth"]}},
+            "cache": {"claimName": "cache"},
+            "offline": True,
+            "format": "PTH",
+        },
+        "hardware": {"stack": "cpu"},
+    }
+    model = settings.parse_settings(render(body)).model
+    assert (model.source, model.format) == ("modelScope", "PTH")
+    assert model.download is not None
+    assert (model.download.repo, model.download.revision) == ("org/model", "v1")
+    assert (model.download.offline, model.download.files) == (True, ["a.pth"])
+
+
+def test_the_crd_allows_no_name_that_the_server_refuses():
+    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    hub = schema["properties"]["spec"]["properties"]["model"]["properties"]["source"]
+    fields = hub["properties"]["huggingFace"]["properties"]
+    assert re.fullmatch(fields["repo"]["pattern"], "../x") is None
+    for pattern, text in (
+        (fields["repo"]["pattern"], "Org_1.x/model-2.x"),
+        (fields["revision"]["pattern"], "refs/pr/1"),
+        (fields["files"]["items"]["pattern"], "RWKV-x070-World-0.1B-v2.8.pth"),
+    ):
+        assert re.fullmatch(pattern, text)
+    source = {"repo": "Org_1.x/model-2.x", "revision": "refs/pr/1", "files": ["a-B_1.0.pth"]}
+    body = {"model": {"source": {"huggingFace": source}}, "hardware": {"stack": "cpu"}}
+    assert settings.parse_settings(render(body)).model.download is not None
+
+
 def keys(document, prefix=""):
     for key, value in document.items():
         yield prefix + key

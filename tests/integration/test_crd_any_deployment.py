@@ -64,6 +64,8 @@ KNOWN: dict[str, st.SearchStrategy[Any]] = {
         max_size=2,
     ),
     "minDomains": st.nothing(),
+    "offline": st.just(False),
+    "env": st.sampled_from([[], [{"name": "HF_ENDPOINT", "value": "https://hub.example.com"}]]),
 }
 for name in ("request", "response", "queue"):
     KNOWN[name] = st.sampled_from(["1s", "10m", "24h"])

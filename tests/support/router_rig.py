@@ -27,7 +27,7 @@ from stub_dns import StubDNS
 from stub_engine import StubEngine
 
 from rwkv_operator import agent_keys, names
-from rwkv_operator.api import spec, stack
+from rwkv_operator.api import model, spec, stack
 from rwkv_operator.manifests import haproxy
 from rwkv_operator.manifests.context import Context
 
@@ -47,7 +47,7 @@ CONTEXT = Context(
 def deployment(**fields: Any) -> spec.Deployment:
     """A deployment `chat` in `default` with some fields of its spec."""
     whole = {
-        "model": spec.Model(spec.BundledSource("tiny-recall"), "chat"),
+        "model": model.Model(model.BundledSource("tiny-recall"), "chat"),
         "hardware": spec.Hardware("cpu"),
         "replicas": 3,
         "routing": spec.Routing(max_engine_replicas=4),

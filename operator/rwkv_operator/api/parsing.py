@@ -101,6 +101,13 @@ class Fields:
             raise InvalidSpec(self.at(key), value, f"one of {', '.join(allowed)}")
         return value
 
+    def flag(self, key: str) -> bool:
+        """True or False; False where the field isn't set."""
+        value = self.values.get(key) or False
+        if not isinstance(value, bool):
+            raise InvalidSpec(self.at(key), value, "true or false")
+        return value
+
     def integer(self, key: str, default: int | None, low: int, high: int) -> int:
         """A whole number within bounds, both included."""
         value = self.values.get(key, default)

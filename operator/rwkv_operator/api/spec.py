@@ -11,43 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rwkv_operator import names
+from rwkv_operator.api.model import Model, parse_model
 from rwkv_operator.api.parsing import Fields
 from rwkv_operator.errors import InvalidSpec
 
-FORMATS: Final = ("Auto", "SafeTensors")
-DTYPES: Final = ("Auto", "Float32", "BFloat16", "Float16")
 AUTH_MODES: Final = ("APIKeys", "Open")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 MAX_ENGINES: Final = 64
-
-
-@dataclass(frozen=True)
-class BundledSource:
-    """A model inside the engine image."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class PersistentVolumeClaimSource:
-    """A model in a folder of a volume, mounted read-only."""
-
-    claim_name: str
-    path: str
-
-
-Source = BundledSource | PersistentVolumeClaimSource
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is served, and how it is loaded."""
-
-    source: Source
-    served_name: str
-    format: str = "Auto"
-    dtype: str = "Auto"
-    max_model_len: int = 4096
 
 
 @dataclass(frozen=True)
@@ -65,8 +35,9 @@ class Hardware:
 
 @dataclass(frozen=True)
 class PodTemplate:
-    """Additions to the engine pods that leave their selector alone."""
+    """Additions to the engine pods that leave their selector alone; `env` is the download's."""
 
+    env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     image_pull_secrets: tuple[str, ...] = ()
@@ -216,7 +187,7 @@ def parse_spec(spec: Fields, name: str) -> Spec:
             f"at most routing.maxEngineReplicas ({routing.max_engine_replicas})",
         )
     return Spec(
-        model=_parse_model(spec.child("model"), name),
+        model=parse_model(spec.child("model"), name),
         hardware=_parse_hardware(spec.child("hardware")),
         replicas=replicas,
         engine=_parse_engine(spec.child("engine")),
@@ -225,27 +196,6 @@ def parse_spec(spec: Fields, name: str) -> Spec:
         auth=_parse_auth(spec.child("auth")),
         service=_parse_service(spec.child("service")),
     )
-
-
-def _parse_model(model: Fields, name: str) -> Model:
-    return Model(
-        source=_parse_source(model.child("source")),
-        served_name=model.text("servedName", name),
-        format=model.choice("format", FORMATS, "Auto"),
-        dtype=model.choice("dtype", DTYPES, "Auto"),
-        max_model_len=model.integer("maxModelLen", 4096, 16, 2**20),
-    )
-
-
-def _parse_source(source: Fields) -> Source:
-    key = source.only_key(("bundled", "persistentVolumeClaim"))
-    fields = source.child(key)
-    if key == "bundled":
-        return BundledSource(fields.text("name"))
-    path = fields.text("path", ".")
-    if path.startswith("/") or ".." in path.split("/"):
-        raise InvalidSpec(fields.at("path"), path, "a path inside the volume")
-    return PersistentVolumeClaimSource(fields.text("claimName"), path)
 
 
 def _parse_hardware(hardware: Fields) -> Hardware:
@@ -268,6 +218,7 @@ def _parse_engine(engine: Fields) -> Engine:
         shutdown_timeout_seconds=engine.seconds("shutdownTimeout", "30s"),
         extra_args=engine.texts("extraArgs"),
         pod_template=PodTemplate(
+            env={item.text("name"): item.text("value") for item in template.items("env")},
             labels=template.text_map("labels"),
             annotations=template.text_map("annotations"),
             image_pull_secrets=tuple(

@@ -10,14 +10,10 @@ from typing import Final
 from rwkv_operator import names
 from rwkv_operator.api import conditions
 from rwkv_operator.api.conditions import Condition
+from rwkv_operator.api.model import PersistentVolumeClaimSource
 from rwkv_operator.api.observed import EngineReport, Observed
 from rwkv_operator.api.pods import Pod
-from rwkv_operator.api.spec import (
-    Deployment,
-    EphemeralStore,
-    PerPodStore,
-    PersistentVolumeClaimSource,
-)
+from rwkv_operator.api.spec import Deployment, EphemeralStore, PerPodStore
 
 _MODEL_ENDS: Final = ("ModelNotFound", "ModelInvalid")
 _STORE_ENDS: Final = ("StoreUnreachable", "StoreDenied")

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from rwkv_operator import names
 from rwkv_operator.api import spec
-from rwkv_operator.manifests import engine_config, security, storage
+from rwkv_operator.manifests import engine_config, fetch, model, security, storage
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata, manifest_hash
 
-CONTAINER: Final = "engine"
 GRACE_MARGIN_SECONDS: Final = 20
 """For the engine to end once its requests have, before the kubelet kills it."""
 
@@ -68,12 +67,14 @@ def _template_metadata(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
 
 
 def _pod_spec(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
+    fetching = fetch.build_fetch(dep, ctx, _host_resources(dep.spec.hardware, ctx))
     pod = {
         "serviceAccountName": names.service_account(dep.name),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": grace_period_seconds(dep.spec.engine),
         "securityContext": security.build_pod_security_context(),
+        **({"initContainers": [fetching]} if fetching else {}),
         "containers": [_container(dep, ctx)],
         "volumes": _volumes(dep),
         "topologySpreadConstraints": _spread(dep),
@@ -114,7 +115,7 @@ def _spread(dep: spec.Deployment) -> list[dict[str, Any]]:
 def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
     config = f"{engine_config.CONFIG_PATH}/{engine_config.FILE}"
     return {
-        "name": CONTAINER,
+        "name": names.CONTAINER_ENGINE,
         "image": ctx.stack.engine_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["rwkv-server", "serve", "--config", config],
@@ -139,14 +140,20 @@ def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
 
 def build_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, Any]:
     """The stack's resources, overridden entry by entry, and the devices."""
-    resources: dict[str, Any] = {
+    resources = _host_resources(hardware, ctx)
+    device = hardware.resource_name or ctx.stack.resource_name
+    if device is not None:
+        limits = {**resources.get("limits", {}), device: str(hardware.devices_per_replica)}
+        resources["limits"] = limits
+    return resources
+
+
+def _host_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, dict[str, str]]:
+    merged = {
         kind: {**_entries(ctx.stack.resources, kind), **_entries(hardware.resources, kind)}
         for kind in ("requests", "limits")
     }
-    device = hardware.resource_name or ctx.stack.resource_name
-    if device is not None:
-        resources["limits"][device] = str(hardware.devices_per_replica)
-    return {kind: entries for kind, entries in resources.items() if entries}
+    return {kind: entries for kind, entries in merged.items() if entries}
 
 
 def _entries(resources: Mapping[str, Any], kind: str) -> dict[str, str]:
@@ -186,27 +193,19 @@ def _volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
             # Readable by the pod's group only, which is fsGroup.
             "secret": {"secretName": names.internal_secret(dep.name), "defaultMode": 0o440},
         },
-        {"name": "tmp", "emptyDir": {"sizeLimit": "2Gi"}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": model.temporary_size(dep.spec.model)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
         *storage.build_state_volumes(dep),
-        *storage.build_model_volumes(dep),
+        *model.build_volumes(dep),
     ]
 
 
 def _mounts(dep: spec.Deployment) -> list[dict[str, Any]]:
-    mounts: list[dict[str, Any]] = [
+    return [
         {"name": "config", "mountPath": engine_config.CONFIG_PATH, "readOnly": True},
         {"name": "internal", "mountPath": engine_config.INTERNAL_KEY_PATH, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": storage.STATE_VOLUME, "mountPath": engine_config.STATE_PATH},
+        *model.build_mounts(dep),
     ]
-    if storage.build_model_volumes(dep):
-        mounts.append(
-            {
-                "name": storage.MODEL_VOLUME,
-                "mountPath": engine_config.MODEL_PATH,
-                "readOnly": True,
-            }
-        )
-    return mounts

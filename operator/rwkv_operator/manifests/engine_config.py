@@ -7,13 +7,13 @@ pods: the number of replicas does not.
 
 from __future__ import annotations
 
-import posixpath
 from typing import Any, Final
 
 import yaml
 
 from rwkv_operator import names
 from rwkv_operator.api import spec
+from rwkv_operator.manifests import model
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata
 
@@ -22,8 +22,6 @@ FILE: Final = "engine.yaml"
 CONFIG_PATH: Final = "/etc/rwkv"
 INTERNAL_KEY_PATH: Final = "/etc/rwkv-internal"
 STATE_PATH: Final = "/var/lib/rwkv/state"
-MODEL_PATH: Final = "/models"
-BUNDLED_PATH: Final = "/opt/rwkv/models"
 
 ROUTER_CHECK_SECONDS: Final = 1
 """How often a router asks an engine whether it is ready; the drain waits for three of these."""
@@ -41,23 +39,24 @@ def build_engine_config(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
 
 def render(dep: spec.Deployment, ctx: Context) -> str:
     """Text of engine.yaml."""
-    model, engine, stack = dep.spec.model, dep.spec.engine, ctx.stack
-    source, path = _source(model.source)
+    wanted, engine, stack = dep.spec.model, dep.spec.engine, ctx.stack
     document = {
         "version": VERSION,
         "deployment": {"namespace": dep.namespace, "name": dep.name},
         "model": {
-            "servedName": model.served_name,
-            "source": source,
-            "path": path,
-            "format": model.format,
-            "dtype": model.dtype,
-            "maxModelLen": model.max_model_len,
+            "servedName": wanted.served_name,
+            "source": model.source_name(wanted.source),
+            "path": model.model_path(wanted),
+            "format": wanted.format,
+            "dtype": wanted.dtype,
+            "maxModelLen": wanted.max_model_len,
+            "download": model.build_download(wanted),
         },
         "stack": {
             "name": stack.name,
             "vendor": stack.vendor,
-            "packages": dict(stack.packages),
+            "runtime": dict(stack.runtime_requirements),
+            "supports": {"quantization": list(stack.supports.quantization)},
         },
         "engine": {
             "tensorParallelSize": dep.spec.hardware.devices_per_replica,
@@ -78,14 +77,6 @@ def render(dep: spec.Deployment, ctx: Context) -> str:
         },
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-
-
-def _source(source: spec.Source) -> tuple[str, str]:
-    match source:
-        case spec.BundledSource(name):
-            return "bundled", posixpath.join(BUNDLED_PATH, name)
-        case spec.PersistentVolumeClaimSource(_, path):
-            return "persistentVolumeClaim", posixpath.normpath(posixpath.join(MODEL_PATH, path))
 
 
 def _store(store: spec.Store) -> str:

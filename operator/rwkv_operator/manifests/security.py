@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rwkv_operator import names
 from rwkv_operator.api import spec
+from rwkv_operator.manifests import model
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata
 
@@ -58,16 +59,26 @@ def build_router_budget(dep: spec.Deployment) -> dict[str, Any] | None:
 
 
 def build_engine_policy(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
-    """Engines hear their routers and each other, and speak to nothing but DNS and each other."""
+    """Engines hear their routers and each other, and speak to nothing but DNS and each other.
+
+    A download also reaches a hub, wherever it is: a hub's addresses can't be known here, and a
+    policy can't tell the container that downloads from the engine beside it.
+    """
     engines, routers = _pods(dep, "engine"), _pods(dep, "router")
+    outbound = model.outbound_ports(dep)
     return _policy(
         dep,
         "engine",
         ingress=[
             _allow("from", [routers, engines], names.PORT_ENGINE),
             _allow("from", [routers, _operator(ctx), *ctx.scrape_from], names.PORT_ENGINE_OPS),
+            *([_allow("from", [_operator(ctx)], names.PORT_FETCH)] if dep.spec.model.hub else []),
         ],
-        egress=[_dns(), _allow("to", [engines], names.PORT_ENGINE)],
+        egress=[
+            _dns(),
+            _allow("to", [engines], names.PORT_ENGINE),
+            *([{"ports": _ports(*outbound)}] if outbound else []),
+        ],
     )
 
 
@@ -133,8 +144,12 @@ def _policy(
 def _allow(direction: str, peers: Sequence[Peer], *ports: int) -> dict[str, Any]:
     return {
         direction: copy.deepcopy([dict(peer) for peer in peers]),
-        "ports": [{"port": port, "protocol": "TCP"} for port in ports],
+        "ports": _ports(*ports),
     }
+
+
+def _ports(*ports: int) -> list[dict[str, Any]]:
+    return [{"port": port, "protocol": "TCP"} for port in ports]
 
 
 def _dns() -> dict[str, Any]:

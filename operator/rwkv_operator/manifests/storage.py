@@ -1,4 +1,4 @@
-"""Volumes of an engine pod: where its states and its model are."""
+"""Volumes of an engine pod for its states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from rwkv_operator import names
 from rwkv_operator.api import spec
 
 STATE_VOLUME: Final = "state"
-MODEL_VOLUME: Final = "model"
 
 
 def build_volume_claim_templates(dep: spec.Deployment) -> list[dict[str, Any]]:
@@ -39,12 +38,3 @@ def build_state_volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
     if not isinstance(store, spec.EphemeralStore):
         return []
     return [{"name": STATE_VOLUME, "emptyDir": {"sizeLimit": store.size_limit}}]
-
-
-def build_model_volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
-    """The volume with the model, where it isn't in the image."""
-    source = dep.spec.model.source
-    if not isinstance(source, spec.PersistentVolumeClaimSource):
-        return []
-    claim = {"claimName": source.claim_name, "readOnly": True}
-    return [{"name": MODEL_VOLUME, "persistentVolumeClaim": claim}]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from rwkv_operator import errors, names
-from rwkv_operator.api import spec
+from rwkv_operator.api import model, spec
 
 SCHEMA = crd_values.load_schema(names.DEPLOYMENT_PLURAL)
 
@@ -19,7 +19,7 @@ SCHEMA = crd_values.load_schema(names.DEPLOYMENT_PLURAL)
 def test_a_small_deployment_gets_every_default() -> None:
     dep = deployments.parsed()
     assert dep.spec == spec.Spec(
-        model=spec.Model(source=spec.BundledSource("tiny-recall"), served_name="chat"),
+        model=model.Model(source=model.BundledSource("tiny-recall"), served_name="chat"),
         hardware=spec.Hardware(stack="cpu"),
     )
     assert dep.spec.state.store == spec.PerPodStore(size="10Gi")
@@ -44,8 +44,17 @@ def test_every_field_is_read() -> None:
         {
             "model": {
                 "servedName": "rwkv7-world",
-                "source": {"persistentVolumeClaim": {"claimName": "models", "path": "a/b"}},
-                "format": "SafeTensors",
+                "source": {
+                    "huggingFace": {
+                        "repo": "org/model",
+                        "revision": "v1",
+                        "files": ["a.pth"],
+                        "tokenSecretRef": {"name": "hub", "key": "token"},
+                    }
+                },
+                "cache": {"claimName": "cache", "sizeLimit": "1Gi"},
+                "offline": True,
+                "format": "PTH",
                 "dtype": "BFloat16",
                 "maxModelLen": 8192,
             },
@@ -65,6 +74,7 @@ def test_every_field_is_read() -> None:
                 "shutdownTimeout": "2m",
                 "extraArgs": ["--seed=1"],
                 "podTemplate": {
+                    "env": [{"name": "HF_ENDPOINT", "value": "http://hub:8080"}],
                     "labels": {"team": "talk"},
                     "annotations": {"note": "x"},
                     "imagePullSecrets": [{"name": "registry"}],
@@ -89,6 +99,30 @@ def test_every_field_is_read() -> None:
     )
     # The one field whose only other value forbids the Secret.
     assert unchanged(dep.spec, deployments.parsed().spec) == ["auth.mode"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"huggingFace": {"repo": "a/b"}}, model.HuggingFaceSource("a/b", "main")),
+        ({"modelScope": {"repo": "a/b"}}, model.ModelScopeSource("a/b", "master")),
+        (
+            {"modelScope": {"repo": "a/b", "tokenSecretRef": {"name": "s", "key": "k"}}},
+            model.ModelScopeSource("a/b", token=model.SecretKey("s", "k")),
+        ),
+        ({"image": {"reference": "r/m:1"}}, model.ImageSource("r/m:1", "IfNotPresent", ".")),
+        (
+            {"image": {"reference": "r/m:1", "pullPolicy": "Always", "path": "a"}},
+            model.ImageSource("r/m:1", "Always", "a"),
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "m", "path": "a"}},
+            model.PersistentVolumeClaimSource("m", "a"),
+        ),
+    ],
+)
+def test_each_source_is_read(source: dict[str, Any], expected: model.Source) -> None:
+    assert deployments.parsed({"model": {"source": source}}).spec.model.source == expected
 
 
 def unchanged(value: Any, default: Any, path: str = "") -> list[str]:
@@ -179,10 +213,13 @@ def test_what_the_schema_accepts_is_parsed(value: dict[str, Any]) -> None:
 def meets_the_rules(value: dict[str, Any]) -> bool:
     """The rules in CEL that a schema's strategy doesn't know."""
     routing, auth = value.get("routing", {}), value.get("auth", {})
-    path = value["model"]["source"].get("persistentVolumeClaim", {}).get("path", "")
+    model = value["model"]
+    (source,) = model["source"].values()
+    path = source.get("path", "")
     return (
         value.get("replicas", 1) <= routing.get("maxEngineReplicas", 16)
         and not (auth.get("mode") == "Open" and "apiKeysSecretRef" in auth)
         and not path.startswith("/")
         and ".." not in path.split("/")
+        and ("claimName" in model.get("cache", {}) or not model.get("offline"))
     )

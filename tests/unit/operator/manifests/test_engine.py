@@ -119,6 +119,9 @@ def test_only_a_store_with_volumes_claims_them() -> None:
         {},
         {"state": {"store": {"ephemeral": {}}}},
         {"model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}}},
+        {"model": {"source": {"image": {"reference": "registry.example/m:1"}}}},
+        {"model": {"source": {"huggingFace": {"repo": "org/model"}}}},
+        {"model": {"source": {"modelScope": {"repo": "org/m"}}, "cache": {"claimName": "cache"}}},
     ],
 )
 def test_every_mount_has_a_volume_and_every_volume_a_mount(changes: dict[str, Any]) -> None:
@@ -129,3 +132,5 @@ def test_every_mount_has_a_volume_and_every_volume_a_mount(changes: dict[str, An
     mounts = [mount["name"] for mount in pod["containers"][0]["volumeMounts"]]
     assert not volumes & claims
     assert sorted(mounts) == sorted(volumes | claims)
+    for container in pod.get("initContainers", []):
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes

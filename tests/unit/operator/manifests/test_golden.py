@@ -89,13 +89,13 @@ BUILDERS = {
     "internal secret": lambda dep, _: secrets.build_internal_secret(dep, "key-for-tests"),
     "api key secret": lambda dep, _: secrets.build_api_key_secret(dep, "key-for-tests"),
 }
+PAIRS = ("everything", "tiny-recall", "model-from-modelscope")
+"""Cases with more than one engine."""
+
 ABSENT = {
-    ("ephemeral-own-keys", "engine budget"),
+    *((case, "pod monitor") for case in CASES if case != "everything"),
+    *((case, "engine budget") for case in CASES if case not in PAIRS),
     ("ephemeral-own-keys", "router budget"),
-    ("model-from-volume", "engine budget"),
-    ("tiny-recall", "pod monitor"),
-    ("ephemeral-own-keys", "pod monitor"),
-    ("model-from-volume", "pod monitor"),
 }
 
 

@@ -47,6 +47,35 @@ def test_who_reaches_an_engine_and_whom_it_reaches() -> None:
     assert table(policy["egress"], "to") == {53: {"everywhere"}, 8000: {ENGINE}}
 
 
+def test_a_download_is_asked_by_the_operator_and_reaches_a_hub_anywhere() -> None:
+    changes = {
+        "model": {"source": {"huggingFace": {"repo": "org/model"}}},
+        "engine": {"podTemplate": {"env": [{"name": "HF_ENDPOINT", "value": "http://hub:8080"}]}},
+    }
+    policy = security.build_engine_policy(deployments.parsed(changes), CTX)["spec"]
+    assert table(policy["ingress"], "from") == {
+        8000: {ROUTER, ENGINE},
+        8001: {ROUTER, OPERATOR, "scraper"},
+        8002: {OPERATOR},
+    }
+    assert table(policy["egress"], "to") == {
+        53: {"everywhere"},
+        443: {"everywhere"},
+        8000: {ENGINE},
+        8080: {"everywhere"},
+    }
+
+
+def test_an_offline_engine_reaches_nothing_more() -> None:
+    model = {
+        "source": {"huggingFace": {"repo": "org/model"}},
+        "cache": {"claimName": "cache"},
+        "offline": True,
+    }
+    policy = security.build_engine_policy(deployments.parsed({"model": model}), CTX)["spec"]
+    assert table(policy["egress"], "to") == {53: {"everywhere"}, 8000: {ENGINE}}
+
+
 def test_who_reaches_a_router_and_whom_it_reaches() -> None:
     policy = security.build_router_policy(deployments.parsed(), CTX)["spec"]
     assert table(policy["ingress"], "from") == {
