@@ -27,6 +27,7 @@ import archive
 import base
 import command
 import engine_env
+import storage
 
 REPO = Path(__file__).resolve().parent.parent
 REPOSITORY = "localhost/rwkv-operator"
@@ -167,20 +168,13 @@ def build_command(
     return ["buildah", "bud", *own, *options, str(REPO)]
 
 
-def is_built(reference: str, settings: Settings) -> bool:
-    """Whether the image is in the local storage."""
-    inspect = ["docker", "image", "inspect"] if settings.docker else ["buildah", "inspect"]
-    kind = [] if settings.docker else ["--type", "image"]
-    return command.output_of([*inspect, *kind, reference]) is not None
-
-
 def ensure(image: Image, settings: Settings, progress: command.Progress) -> str:
     """Build an image and what it is built on, as far as they aren't there; its reference."""
     # The parent as it was built: the work tree may change meanwhile.
     parent = ensure(IMAGES[image.parent[1]], settings, progress) if image.parent else None
     arguments = arguments_of(image, settings, parent)
     reference = tag_of(image, settings, arguments)
-    if is_built(reference, settings):
+    if storage.is_built(reference, settings.docker):
         return reference
     if not settings.docker:
         for name in image.bases.values():
@@ -196,13 +190,9 @@ def ensure(image: Image, settings: Settings, progress: command.Progress) -> str:
     make = build_command(image, reference, settings, arguments)
     command.run_logged(f"image {image.name}", make, log, on_line=tell)
     progress.say(f"{image.name}: built {reference}")
+    if not settings.docker:
+        storage.forget_old(f"{REPOSITORY}/{image.name}", stages=image.name == "engine")
     return reference
-
-
-def add_tag(image: Image, reference: str, tag: str, settings: Settings) -> None:
-    """Give the image a second name."""
-    program = "docker" if settings.docker else "buildah"
-    command.output_of([program, "tag", reference, f"{REPOSITORY}/{image.name}:{tag}"])
 
 
 @contextmanager
@@ -239,9 +229,8 @@ def main() -> None:
     try:
         with one_at_a_time():
             references = [ensure(image, settings, progress) for image in images]
-        for image, reference in zip(images, references, strict=True):
-            if args.tag:
-                add_tag(image, reference, args.tag, settings)
+        for reference in references if args.tag else ():
+            storage.add_tag(reference, args.tag, settings.docker)
     except command.CommandFailed as failure:
         raise SystemExit(f"images: {failure}") from None
     if args.archive:

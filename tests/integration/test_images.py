@@ -10,6 +10,7 @@ import pytest
 import build
 import command
 import smoke
+import storage
 
 pytestmark = pytest.mark.images
 
@@ -18,7 +19,7 @@ def reference(name: str) -> str:
     """The image of this work tree; the test is skipped where it isn't built."""
     settings = build.Settings(build.docker_answers())
     found = build.reference_of(build.IMAGES[name], settings)
-    if not build.is_built(found, settings):
+    if not storage.is_built(found, settings.docker):
         pytest.skip(f"the image {found} isn't built: make images")
     return found
 
