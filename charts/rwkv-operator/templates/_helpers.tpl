@@ -64,7 +64,7 @@ capabilities: {drop: [ALL]}
   verbs: [create]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
