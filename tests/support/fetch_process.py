@@ -90,12 +90,12 @@ class FetchProcess:
         found: dict[str, Any] = answer.json()
         return found
 
-    def wait_for(self, phase: str, timeout_s: float = 60) -> dict[str, Any]:
-        """The first progress in this phase that has bytes."""
+    def wait_for(self, phase: str, about: str = "", timeout_s: float = 60) -> dict[str, Any]:
+        """The first progress in this phase whose message holds `about`."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self.process.poll() is None:
             found = self.progress()
-            if found and found["phase"] == phase and found["bytes"]:
+            if found and found["phase"] == phase and about in found["message"]:
                 return found
             time.sleep(0.01)
         raise AssertionError(f"never {phase}: {self.process.poll()}\n{self.log.read_text()}")

@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import http.server
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -146,11 +147,19 @@ class HubServer:
         return None
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    """A client that was killed is no error of ours."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 def _listen(host: str, port: int, hub: HubServer, handler: type) -> http.server.ThreadingHTTPServer:
     bound = type(handler.__name__, (handler,), {"hub": hub})
-    server = http.server.ThreadingHTTPServer((host, port), bound)
-    server.daemon_threads = True
-    return server
+    return _Server((host, port), bound)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
