@@ -202,7 +202,7 @@ class Reconciler:
 
     def _tell(self, seen: Seen, told: Told) -> float:
         """Write the status where it differs; returns the seconds until the next look."""
-        full = replace(seen.observed, reports=told.engines, routers_seen=told.routers)
+        full = seen.observed.hear(told.engines, told.fetches, told.routers)
         verdicts = readiness.decide_conditions(seen.dep, full, seen.admitted)
         stored = seen.obj.get("status") or {}
         wanted = status.build_status(
@@ -237,7 +237,8 @@ class Reconciler:
                 raise
             # Deleted, or deleted and made anew, since it was read: its own event follows.
             return
-        for note in events.build_notes(stored.get("conditions") or (), wanted["conditions"]):
+        notes = events.build_notes(stored.get("conditions") or (), wanted["conditions"])
+        for note in (*notes, *events.build_download_notes(stored, wanted)):
             suffix = self._make_key()[:10].lower()
             self._post(events.build_event(obj, note, self._now(), suffix))
 

@@ -35,6 +35,9 @@ TYPES: Final = (
 
 NOT_ADMITTED: Final = "NotAdmitted"
 SCALED_TO_ZERO: Final = "ScaledToZero"
+LOADED: Final = "Loaded"
+LOADING: Final = "Loading"
+DOWNLOADING: Final = "Downloading"
 
 REASONS: Final[Mapping[str, Mapping[str, str]]] = {
     ADMITTED: {
@@ -45,10 +48,14 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "UnsupportedCombination": "the stack can't run what the spec asks for",
     },
     MODEL_LOADED: {
-        "Loaded": "every engine has loaded the weights",
-        "Loading": "an engine is starting, checking the model or loading the weights",
-        "ModelNotFound": "the model's volume, folder or a file of it is missing",
+        LOADED: "every engine has loaded the weights",
+        LOADING: "an engine is starting, checking the model or loading the weights",
+        DOWNLOADING: "an engine pod downloads the model or waits for one that does",
+        "ModelNotFound": "the model's repository, revision, image, volume or a file is missing",
         "ModelInvalid": "a file or tensor of the model isn't what RWKV-7 needs",
+        "CredentialsMissing": "the hub or registry wants a token, or another one",
+        "DownloadFailed": "the hub or registry doesn't answer as it should; it is retried",
+        "DiskFull": "the model doesn't fit on its volume",
         NOT_ADMITTED: "there are no engines before the deployment is admitted",
         SCALED_TO_ZERO: "spec.replicas is 0",
     },

@@ -48,6 +48,24 @@ def build_notes(
     return tuple(notes)
 
 
+def build_download_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Note, ...]:
+    """Events about a download: its start, each quarter of it, its end.
+
+    Args:
+        before: the status as it was.
+        after: the status as it is now.
+    """
+    was, now = _model_loaded(before), _model_loaded(after)
+    if now.get("reason") != conditions.DOWNLOADING:
+        ended = was.get("reason") == conditions.DOWNLOADING
+        if ended and now.get("reason") in (conditions.LOADING, conditions.LOADED):
+            return (Note("Normal", "Downloaded", "the model is downloaded and checked"),)
+        return ()
+    if was.get("reason") == conditions.DOWNLOADING and _quarter(after) <= _quarter(before):
+        return ()
+    return (Note("Normal", conditions.DOWNLOADING, now["message"]),)
+
+
 def build_event(subject: Mapping[str, Any], note: Note, now: str, suffix: str) -> dict[str, Any]:
     """A core/v1 Event about a custom resource.
 
@@ -83,6 +101,16 @@ def build_event(subject: Mapping[str, Any], note: Note, now: str, suffix: str) -
         "reportingComponent": names.FIELD_MANAGER,
         "reportingInstance": names.FIELD_MANAGER,
     }
+
+
+def _model_loaded(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = (c for c in status.get("conditions") or () if c["type"] == conditions.MODEL_LOADED)
+    return next(found, {})
+
+
+def _quarter(status: Mapping[str, Any]) -> int:
+    percent = (status.get("model") or {}).get("downloadPercent")
+    return 0 if percent is None else int(percent) // 25
 
 
 def _note(kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Note | None:

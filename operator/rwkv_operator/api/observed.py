@@ -7,11 +7,13 @@ None: unknown is not the same as bad.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from rwkv_operator.api.pods import Pod
 from rwkv_operator.api.stack import Stack
+
+_GOING_ON: Final = ("Waiting", "Downloading", "Verifying", "Converting")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,23 @@ class EngineReport:
     percent: int | None = None
     model: ModelReport | None = None
     store: StoreReport | None = None
+
+
+@dataclass(frozen=True)
+class FetchReport:
+    """How far the container that downloads a model is.
+
+    Attributes:
+        total: None as long as the hub hasn't told.
+        rate: bytes per second.
+    """
+
+    phase: str
+    message: str
+    percent: int | None = None
+    done: int = 0
+    total: int | None = None
+    rate: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,7 @@ class Observed:
     Attributes:
         config_hash: hash of the router config that is wanted now.
         reports: by name of the engine pod; missing means not reached.
+        fetches: the same, of pods that download their model.
         routers_seen: by name of the router pod; missing means not reached.
     """
 
@@ -134,10 +154,25 @@ class Observed:
     pods: tuple[Pod, ...] = ()
     events: tuple[Event, ...] = ()
     reports: Mapping[str, EngineReport] = field(default_factory=dict)
+    fetches: Mapping[str, FetchReport] = field(default_factory=dict)
     routers_seen: Mapping[str, RouterReport] = field(default_factory=dict)
     foreign: tuple[Foreign, ...] = ()
     refused: tuple[Refused, ...] = ()
     config_hash: str | None = None
+
+    def hear(
+        self,
+        reports: Mapping[str, EngineReport],
+        fetches: Mapping[str, FetchReport],
+        routers: Mapping[str, RouterReport],
+    ) -> Observed:
+        """The same with what the pods say.
+
+        A download that goes on has got over what ended it before, so that isn't a failure any more.
+        """
+        going_on = {name for name, fetch in fetches.items() if fetch.phase in _GOING_ON}
+        pods = tuple(replace(p, failure=None) if p.name in going_on else p for p in self.pods)
+        return replace(self, pods=pods, reports=reports, fetches=fetches, routers_seen=routers)
 
     def pods_of(self, component: str) -> tuple[Pod, ...]:
         """Pods of one component that aren't going away, by name."""
@@ -182,6 +217,19 @@ def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) 
         percent=progress.get("percent"),
         model=_model_report(report.get("model")),
         store=_store_report(report.get("store")),
+    )
+
+
+def parse_fetch_report(progress: Mapping[str, Any]) -> FetchReport:
+    """Read the `/progress` of a container that downloads a model."""
+    percent, total = progress.get("percent"), progress.get("total")
+    return FetchReport(
+        phase=str(progress["phase"]),
+        message=str(progress.get("message") or ""),
+        percent=None if percent is None else int(percent),
+        done=int(progress.get("bytes") or 0),
+        total=None if total is None else int(total),
+        rate=int(progress.get("rate") or 0),
     )
 
 

@@ -42,6 +42,7 @@ class Failure:
     message: str
     exit_code: int | None = None
     said: Said | None = None
+    container: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Pod:
         revision: hash of the template that it was made from.
         instance: changes whenever a container of the pod is started anew.
         started: every container has passed its startup probe.
+        fetching: the container that downloads the model runs.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Pod:
     terminating: bool
     instance: str
     failure: Failure | None = None
+    fetching: bool = False
 
 
 def parse_pod(obj: Mapping[str, Any]) -> Pod:
@@ -72,6 +75,7 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
     status = obj.get("status") or {}
     labels = metadata.get("labels") or {}
     ready = _condition(status, "Ready").get("status") == "True"
+    initial = status.get("initContainerStatuses") or ()
     running = [entry for entry in status.get("containerStatuses") or ()]
     return Pod(
         name=metadata["name"],
@@ -82,8 +86,14 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
         ready=ready,
         started=bool(running) and all(entry.get("started") for entry in running),
         terminating="deletionTimestamp" in metadata,
-        instance="|".join([metadata["uid"], *(str(e.get("containerID")) for e in running)]),
+        instance="|".join(
+            [metadata["uid"], *(str(e.get("containerID")) for e in (*initial, *running))]
+        ),
         failure=None if ready else parse_failure(obj),
+        fetching=any(
+            entry["name"] == names.CONTAINER_FETCH and "running" in (entry.get("state") or {})
+            for entry in initial
+        ),
     )
 
 
@@ -138,7 +148,8 @@ def _container_failure(pod: str, container: Mapping[str, Any]) -> Failure | None
     if reason is None or reason in _STILL_STARTING:
         return None
     message = waiting.get("message") or "the container can't be started"
-    return Failure(reason, f"{pod}: container {container['name']}: {_clip(message)}")
+    name = container["name"]
+    return Failure(reason, f"{pod}: container {name}: {_clip(message)}", container=name)
 
 
 def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> Failure:
@@ -155,6 +166,7 @@ def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> 
         message=f"{text}: {detail}" if detail else text,
         exit_code=ended["exitCode"],
         said=said,
+        container=container["name"],
     )
 
 

@@ -85,12 +85,16 @@ def store_name(dep: Deployment) -> str:
 
 def _model(observed: Observed, stored: Mapping[str, Any]) -> dict[str, Any]:
     """The model as an engine reports it; the last one known where none answers now."""
+    percents = [f.percent for f in observed.fetches.values() if f.percent is not None]
+    download = {"downloadPercent": min(percents)} if percents else {}
     found = next((r.model for _, r in sorted(observed.reports.items()) if r.model), None)
     if isinstance(found, ModelReport):
         return {
             "digest": found.digest,
             "stateBytes": found.state_bytes,
             "vocabSize": found.vocab_size,
+            **download,
         }
     kept = stored.get("model") or {}
-    return {key: kept[key] for key in ("digest", "stateBytes", "vocabSize") if key in kept}
+    known = {key: kept[key] for key in ("digest", "stateBytes", "vocabSize") if key in kept}
+    return {**known, **download}

@@ -23,7 +23,7 @@ _TIMEOUT: Final = httpx.Timeout(2.0)
 _FORGIVEN: Final = 2
 """Missed answers in a row for which the last report still counts."""
 
-Report = TypeVar("Report", observed.EngineReport, observed.RouterReport)
+Report = TypeVar("Report", observed.EngineReport, observed.FetchReport, observed.RouterReport)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Told:
     """
 
     engines: dict[str, observed.EngineReport] = field(default_factory=dict)
+    fetches: dict[str, observed.FetchReport] = field(default_factory=dict)
     routers: dict[str, observed.RouterReport] = field(default_factory=dict)
     missed: bool = False
 
@@ -63,16 +64,21 @@ class PodReports:
     async def ask(self, namespace: str, name: str, pods: Iterable[Pod]) -> Told:
         """Reports of a deployment's pods; forgets pods that are no longer there."""
         known = self._memory.get((namespace, name), {})
-        asked = [pod for pod in pods if pod.ip and not pod.terminating and pod.failure is None]
+        alive = [pod for pod in pods if pod.ip and not pod.terminating]
+        asked = [pod for pod in alive if pod.failure is None and not pod.fetching]
         engines = [pod for pod in asked if pod.component == "engine"]
         routers = [pod for pod in asked if pod.component == "router"]
-        from_engines, from_routers = await asyncio.gather(
+        from_engines, from_fetches, from_routers = await asyncio.gather(
             self._ask_all(engines, self._ask_engine, known),
+            # A download that failed before may go on; only it can tell.
+            self._ask_all([pod for pod in alive if pod.fetching], self._ask_fetch, known),
             self._ask_all(routers, self._ask_router, known),
         )
-        remembered = self._memory[namespace, name] = {**from_engines, **from_routers}
+        remembered = {**from_engines, **from_fetches, **from_routers}
+        self._memory[namespace, name] = remembered
         return Told(
             {pod: memory.report for pod, memory in from_engines.items()},
+            {pod: memory.report for pod, memory in from_fetches.items()},
             {pod: memory.report for pod, memory in from_routers.items()},
             missed=any(memory.misses for memory in remembered.values()),
         )
@@ -106,6 +112,15 @@ class PodReports:
             return None
         try:
             return observed.parse_engine_report(progress, report)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    async def _ask_fetch(self, host: str) -> observed.FetchReport | None:
+        progress = await self._json(f"http://{host}:{names.PORT_FETCH}/progress")
+        if progress is None:
+            return None
+        try:
+            return observed.parse_fetch_report(progress)
         except (KeyError, TypeError, ValueError):
             return None
 

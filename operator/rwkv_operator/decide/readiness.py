@@ -9,7 +9,7 @@ from rwkv_operator.api import conditions
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import Observed
 from rwkv_operator.api.spec import Deployment
-from rwkv_operator.decide import engines, routers, workloads
+from rwkv_operator.decide import engines, model, routers, workloads
 
 _BAD_WHEN_TRUE: Final = (conditions.PROGRESSING, conditions.DEGRADED)
 _UNSEEN: Final = (
@@ -32,7 +32,7 @@ def decide_conditions(
     progressing = workloads.decide_progressing(dep, observed)
     causes = (
         admitted,
-        engines.decide_model_loaded(dep, observed),
+        model.decide_model_loaded(dep, observed),
         engines.decide_store_ready(dep, observed),
         routers.decide_router_ready(dep, observed),
         progressing,

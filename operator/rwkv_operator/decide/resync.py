@@ -21,6 +21,7 @@ class Intervals:
     moving: float = 2.0
     unready: float = 30.0
     steady: float = 300.0
+    downloading: float = 10.0
 
 
 def decide_resync(verdicts: Iterable[Condition], observed: Observed, intervals: Intervals) -> float:
@@ -28,6 +29,9 @@ def decide_resync(verdicts: Iterable[Condition], observed: Observed, intervals: 
     by_type = {verdict.type: verdict for verdict in verdicts}
     if by_type[conditions.READY].status == "True":
         return intervals.steady
+    if by_type[conditions.MODEL_LOADED].reason == conditions.DOWNLOADING:
+        # Each look finds other numbers to write into the status, for as long as hours.
+        return intervals.downloading
     # Pods without an address can't be asked; Kubernetes tells when they get one.
     askable = any(pod.ip and not pod.failure for pod in observed.pods)
     if askable and by_type[conditions.READY].waiting:
