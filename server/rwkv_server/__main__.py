@@ -1,12 +1,13 @@
 """`rwkv-server`: the commands of an engine pod.
 
-    serve    run the engine until it is asked to end
-    drain    Kubernetes' preStop hook: wait until every answer is complete
-    fetch    bring the model from its hub, before the engine starts
-    check    check the configured model's files and say what they are
-    inspect  say everything about a model in a folder or a .pth file, and what is wrong with it
-    convert  write a .pth checkpoint as safetensors
-    version  print the version
+    serve      run the engine until it is asked to end
+    drain      Kubernetes' preStop hook: wait until every answer is complete
+    fetch      bring the model from its hub, before the engine starts
+    check      check the configured model's files and say what they are
+    preflight  compare this container and machine with a hardware stack
+    inspect    say everything about a model in a folder or a .pth file, and what is wrong with it
+    convert    write a .pth checkpoint as safetensors
+    version    print the version
 
 Objects are built here and passed on. Commands import what they need when they run, so that `drain`
 starts quickly in a busy pod.
@@ -66,6 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     drain.set_defaults(run=_drain)
     check = commands.add_parser("check", parents=[configured], help="check the model's files")
     check.set_defaults(run=_check)
+    preflight = commands.add_parser("preflight", help="compare this container with a stack")
+    preflight.add_argument("--stack", type=Path, required=True, help="an RWKVHardwareStack's file")
+    preflight.add_argument("--json", action="store_true", help="for programs")
+    preflight.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
+    preflight.set_defaults(run=_preflight)
     fetch = commands.add_parser("fetch", parents=[configured], help="bring the model from its hub")
     fetch.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
     fetch.add_argument("--port", type=int, default=8002, help="for GET /progress")
@@ -130,6 +136,26 @@ def _check(options: argparse.Namespace) -> int:
     found = dataclasses.replace(found, folder=folder)
     info = model.check_model(found, wanted.dtype, config.stack.vendor, lambda percent: None)
     print(json.dumps({**vars(info), "path": str(info.path)}, indent=2))
+    return 0
+
+
+def _preflight(options: argparse.Namespace) -> int:
+    import json
+
+    from rwkv_server.preflight import stack_check, stack_file
+    from rwkv_server.preflight.machine import LocalMachine
+
+    machine = LocalMachine()
+    stack = stack_file.read_stack(options.stack)
+    findings = stack_check.examine(stack, machine)
+    if options.json:
+        print(json.dumps(stack_check.render_json(stack, findings), indent=2), flush=True)
+    else:
+        notes = stack_check.describe(stack, machine)
+        print(stack_check.render_table(stack, findings, notes), flush=True)
+    error = stack_check.build_error(stack.name, findings)
+    if error is not None:
+        raise error
     return 0
 
 

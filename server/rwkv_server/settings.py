@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 import yaml
@@ -45,6 +45,7 @@ Name = Annotated[str, Field(min_length=1, max_length=253)]
 FileName = Annotated[str, Field(pattern=r"^[\w][\w.\-]*$", max_length=200)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 PackageVersion = Annotated[str, AfterValidator(_version)]
+DottedVersion = Annotated[str, Field(pattern=r"^\d+(\.(\d+|(?i:rc)\d+))*$", max_length=64)]
 
 
 class _Section(BaseModel):
@@ -55,6 +56,9 @@ class _Section(BaseModel):
         alias_generator=to_camel,
         protected_namespaces=(),
     )
+
+
+Checked = TypeVar("Checked", bound=_Section)
 
 
 class Deployment(_Section):
@@ -102,12 +106,48 @@ class Model(_Section):
         return self
 
 
+class AtLeast(_Section):
+    """A lower bound on a dotted version."""
+
+    at_least: DottedVersion
+
+
+class Runtime(_Section):
+    """What must be true inside the container, as the stack's `runtimeRequirements` say it.
+
+    Copied from the stack as it is, so everything is optional here: what is absent isn't required.
+
+    Attributes:
+        cuda: the highest CUDA version that the driver runs.
+        architecture: in Kubernetes' names.
+        packages: Python distributions, each at one exact version.
+    """
+
+    chip: list[Name] = []
+    driver: AtLeast | None = None
+    cann: DottedVersion | None = None
+    cuda: AtLeast | None = None
+    compute_capability: AtLeast | None = None
+    architecture: list[Literal["amd64", "arm64"]] = []
+    packages: dict[str, PackageVersion] = {}
+
+
+Quantization = Literal["None", "W8", "W4"]
+
+
+class Supports(_Section):
+    """What the stack allows beyond the ordinary; nothing, if it says nothing."""
+
+    quantization: list[Quantization]
+
+
 class Stack(_Section):
-    """The hardware stack and the packages it promises, each at one exact version."""
+    """The hardware stack that this pod was made for."""
 
     name: Name
     vendor: Literal["cpu", "nvidia", "ascend"]
-    packages: dict[str, PackageVersion]
+    runtime: Runtime
+    supports: Supports
 
 
 class Engine(_Section):
@@ -116,7 +156,7 @@ class Engine(_Section):
     tensor_parallel_size: Positive
     max_num_seqs: Positive
     max_num_batched_tokens: Positive
-    quantization: Literal["None"]
+    quantization: Quantization
     extra_args: list[str]
 
 
@@ -198,10 +238,15 @@ def parse_settings(text: str) -> Settings:
         raise ConfigInvalid(
             "engine.yaml holds no mapping", found=type(data).__name__, wanted="a mapping"
         )
+    return validate(Settings, data, "engine.yaml")
+
+
+def validate(section: type[Checked], data: Mapping[str, Any], document: str) -> Checked:
+    """`data` as a section; ConfigInvalid names the document and its first wrong field."""
     try:
-        return Settings.model_validate(data)
+        return section.model_validate(data)
     except pydantic.ValidationError as error:
-        raise _invalid(error) from None
+        raise _invalid(error, document) from None
 
 
 def read_settings(path: Path) -> Settings:
@@ -214,7 +259,7 @@ def read_settings(path: Path) -> Settings:
     return parse_settings(text)
 
 
-def _invalid(error: pydantic.ValidationError) -> ConfigInvalid:
+def _invalid(error: pydantic.ValidationError, document: str) -> ConfigInvalid:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
@@ -225,7 +270,7 @@ def _invalid(error: pydantic.ValidationError) -> ConfigInvalid:
         wanted = first["msg"].removeprefix("Value error, ")
         found = _shown(first["input"])
     return ConfigInvalid(
-        f"engine.yaml: {field}: found {found}, wanted {wanted}", found=found, wanted=wanted
+        f"{document}: {field}: found {found}, wanted {wanted}", found=found, wanted=wanted
     )
 
 

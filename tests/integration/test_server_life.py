@@ -120,7 +120,7 @@ def test_a_model_with_a_wrong_tensor(start, model):
 
 
 def test_a_package_of_another_version(start):
-    server = start(stack__packages={"pydantic": "0.0.1"})
+    server = start(stack__runtime={"packages": {"pydantic": "0.0.1"}})
     words = ends_with(server, 78, "RuntimeMismatch")
     assert words["wanted"] == {"pydantic": "0.0.1"}
 

@@ -20,7 +20,7 @@ SAMPLE: dict[str, Any] = {
         "maxModelLen": 4096,
         "download": None,
     },
-    "stack": {"name": "cpu", "vendor": "cpu", "packages": {}},
+    "stack": {"name": "cpu", "vendor": "cpu", "runtime": {}, "supports": {"quantization": []}},
     "engine": {
         "tensorParallelSize": 1,
         "maxNumSeqs": 16,

@@ -31,8 +31,9 @@ from rwkv_server.parent.status import Progress, Status
 from rwkv_server.parent.store_watch import StoreWatch
 from rwkv_server.preflight.conversion import converted_folder
 from rwkv_server.preflight.location import Location, find_model
+from rwkv_server.preflight.machine import LocalMachine
 from rwkv_server.preflight.model import ModelInfo, check_model
-from rwkv_server.preflight.packages import check_packages
+from rwkv_server.preflight.stack_check import check_stack
 from rwkv_server.settings import Settings
 
 HEALTH_INTERVAL_S = 0.5
@@ -85,7 +86,7 @@ class Parent:
 
     async def _live(self) -> None:
         """Preflight, start, watch; never returns, raises when the pod can't go on."""
-        check_packages(self._settings.stack.packages)
+        await in_thread(lambda: check_stack(self._settings.stack, LocalMachine()))
         model = await self._check_model(await self._find_model())
         self._status.enter("ProbingStore", "writing to the state directory")
         await self._store.probe()

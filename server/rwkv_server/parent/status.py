@@ -50,7 +50,7 @@ class Status:
 
     clock: Callable[[], float] = time.monotonic
     phase: Phase = "Preflight"
-    progress: Progress = Progress("checking the installed packages")
+    progress: Progress = Progress("comparing the container with its hardware stack")
     healthy: bool = False
     draining: bool = False
     drained: bool = False

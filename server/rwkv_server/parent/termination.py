@@ -46,5 +46,15 @@ def _encode(words: dict[str, Fact]) -> bytes:
 
 
 def _bounded(fact: Fact) -> Fact:
-    text = json.dumps(fact, ensure_ascii=False)
-    return fact if len(text.encode("utf-8", "replace")) <= _FACT_LIMIT else text[:200] + "…"
+    """The fact, or what fits of it; a map stays a map, because the operator reads it as one."""
+    if isinstance(fact, dict):
+        kept = dict(fact)
+        while len(_dump(kept)) > _FACT_LIMIT:
+            kept.popitem()
+        return kept
+    text = _dump(fact)
+    return fact if len(text) <= _FACT_LIMIT else text.decode()[:200] + "…"
+
+
+def _dump(fact: Fact) -> bytes:
+    return json.dumps(fact, ensure_ascii=False).encode("utf-8", errors="replace")

