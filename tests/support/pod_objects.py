@@ -51,6 +51,30 @@ def loading(ip: str = "10.1.0.1") -> dict[str, Any]:
     return status
 
 
+def fetching(ip: str = "10.1.0.1", restarts: int = 0) -> dict[str, Any]:
+    """Status of a pod whose init container downloads the model, again after it was killed."""
+    container: dict[str, Any] = {
+        "name": "model",
+        "ready": False,
+        "started": True,
+        "restartCount": restarts,
+        "containerID": f"containerd://model-{restarts}",
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }
+    if restarts:
+        container["lastState"] = {"terminated": {"exitCode": 137, "reason": "Error"}}
+    waiting_state = {"waiting": {"reason": "PodInitializing"}}
+    return {
+        "phase": "Pending",
+        "podIP": ip,
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "initContainerStatuses": [container],
+        "containerStatuses": [
+            {"name": "engine", "ready": False, "started": False, "state": waiting_state}
+        ],
+    }
+
+
 def unscheduled(message: str) -> dict[str, Any]:
     """Status of a pod that no node takes."""
     condition = {
@@ -62,10 +86,10 @@ def unscheduled(message: str) -> dict[str, Any]:
     return {"phase": "Pending", "conditions": [condition]}
 
 
-def waiting(reason: str, message: str = "") -> dict[str, Any]:
+def waiting(reason: str, message: str = "", init: bool | str = False) -> dict[str, Any]:
     """Status of a pod whose container can't start."""
     state = {"waiting": {"reason": reason, "message": message}}
-    return _with_container({"state": state, "restartCount": 0})
+    return _with_container({"state": state, "restartCount": 0}, init)
 
 
 def crashed(
@@ -73,7 +97,7 @@ def crashed(
     reason: str = "Error",
     said: dict[str, Any] | str | None = None,
     restarts: int = 3,
-    init: bool = False,
+    init: bool | str = False,
 ) -> dict[str, Any]:
     """Status of a pod whose container ends again and again."""
     text = json.dumps(said) if isinstance(said, dict) else said
@@ -87,9 +111,9 @@ def crashed(
     return _with_container(container, init)
 
 
-def _with_container(container: dict[str, Any], init: bool = False) -> dict[str, Any]:
+def _with_container(container: dict[str, Any], init: bool | str = False) -> dict[str, Any]:
     field = "initContainerStatuses" if init else "containerStatuses"
-    name = "agent-init" if init else "engine"
+    name = init if isinstance(init, str) else "agent-init" if init else "engine"
     common = {"name": name, "ready": False, "started": False, "image": "i", "imageID": ""}
     return {
         "phase": "Pending" if init else "Running",

@@ -10,7 +10,7 @@ import pod_objects
 import pytest
 from memory_cluster import MemoryCluster
 
-from rwkv_operator import errors
+from rwkv_operator import errors, names
 from rwkv_operator.cluster.pods import PodReports
 from rwkv_operator.manifests import children
 from rwkv_operator.metrics import Metrics
@@ -44,6 +44,7 @@ class World:
             self.add_stack()
         self.config_hash: str | None = None
         self.silent = False
+        self.fetch: dict[str, Any] = {"phase": "Resolving", "message": "asking the hub"}
         self.metrics = Metrics()
         numbers = itertools.count()
         self.reconciler = Reconciler(
@@ -66,6 +67,8 @@ class World:
         if self.silent:
             raise httpx.ReadTimeout("busy", request=request)
         match request.url.path:
+            case "/progress" if request.url.port == names.PORT_FETCH:
+                return httpx.Response(200, json=self.fetch)
             case "/progress":
                 return httpx.Response(200, json={"phase": "Ready", "message": ""})
             case "/report":
@@ -126,6 +129,24 @@ async def test_a_new_deployment_gets_secrets_then_children_then_a_status() -> No
     ]
     assert writes[-1] == "status"
     assert world.conditions()["Ready"] == ("False", "Loading")
+
+
+async def test_a_download_is_told_at_each_look_and_posted_at_its_quarters() -> None:
+    world = World({"model": {"source": {"huggingFace": {"repo": "org/model"}}}})
+    await world.look()
+    world.serve()
+    pod = pod_objects.pod("chat-engine-1", "engine", "rev-2", **pod_objects.fetching("10.1.6.2"))
+    world.cluster.put({"kind": "Pod", **pod})
+    posted = []
+    for percent in (1, 2, 26, 27):
+        world.fetch = {"phase": "Downloading", "message": "", "percent": percent, "bytes": percent}
+        assert await world.look() == 10
+        assert world.conditions()["ModelLoaded"] == ("False", "Downloading")
+        assert f"Downloading {percent}%" in world.message("ModelLoaded")
+        posted.append("create Event chat" in world.cluster.writes)
+    assert posted == [True, False, True, False]
+    await world.look()
+    assert world.cluster.writes == []
 
 
 async def test_a_second_pass_writes_nothing() -> None:

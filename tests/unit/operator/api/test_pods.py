@@ -93,6 +93,7 @@ def test_a_pod_that_crashed_and_loads_again_still_tells_of_it() -> None:
         "OOMKilled",
         "chat-engine-0: container engine exited with code 137 (OOMKilled), restarted 2 times",
         137,
+        container="engine",
     )
 
 
@@ -108,6 +109,20 @@ def test_a_restarted_container_is_another_instance() -> None:
     second["containerStatuses"][0]["containerID"] = "containerd://2"
     one, two = (parse_pod(pod_objects.pod(**status)) for status in (first, second))
     assert one.instance != two.instance
+
+
+def test_a_pod_that_downloads_is_known_and_each_try_is_another_instance() -> None:
+    first, second = pod_objects.fetching(), pod_objects.fetching(restarts=1)
+    one, two = (parse_pod(pod_objects.pod(**status)) for status in (first, second))
+    assert one.fetching and two.fetching
+    assert one.failure is None and one.instance != two.instance
+    assert not parse_pod(pod_objects.pod(**pod_objects.loading())).fetching
+
+
+def test_a_download_that_was_killed_and_runs_again_tells_of_it() -> None:
+    failure = parse_pod(pod_objects.pod(**pod_objects.fetching(restarts=1))).failure
+    assert failure is not None
+    assert (failure.container, failure.exit_code) == ("model", 137)
 
 
 def test_revision_comes_from_whichever_controller_made_the_pod() -> None:

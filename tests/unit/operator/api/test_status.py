@@ -3,7 +3,13 @@ import pytest
 
 from rwkv_operator.api import status
 from rwkv_operator.api.conditions import Condition
-from rwkv_operator.api.observed import EngineReport, ModelReport, Observed, Workload
+from rwkv_operator.api.observed import (
+    EngineReport,
+    FetchReport,
+    ModelReport,
+    Observed,
+    Workload,
+)
 
 NOW = "2026-01-02T00:00:00Z"
 VERDICTS = (Condition("Ready", "True", "Ready", "m"),)
@@ -44,6 +50,17 @@ def test_before_any_child_the_counts_are_zero() -> None:
 def test_the_model_stays_known_while_no_engine_answers() -> None:
     stored = {"model": {"name": "old", "digest": "sha256:1", "stateBytes": 10, "vocabSize": 320}}
     assert build(Observed(), stored)["model"] == {**stored["model"], "name": "chat"}
+
+
+def test_a_download_is_told_as_a_number_while_it_lasts() -> None:
+    fetches = {
+        "chat-engine-0": FetchReport("Downloading", "", 45),
+        "chat-engine-1": FetchReport("Waiting", "", 40),
+        "chat-engine-2": FetchReport("Resolving", ""),
+    }
+    stored = build(Observed(fetches=fetches))
+    assert stored["model"] == {"name": "chat", "downloadPercent": 40}
+    assert build(Observed(), stored)["model"] == {"name": "chat"}
 
 
 @pytest.mark.parametrize(

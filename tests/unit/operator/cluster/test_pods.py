@@ -6,6 +6,7 @@ import observations as seen
 import pod_objects
 import pytest
 
+from rwkv_operator.api.observed import FetchReport
 from rwkv_operator.cluster.pods import PodReports
 
 ENGINE = {
@@ -90,6 +91,43 @@ async def test_pods_that_cannot_answer_are_not_asked(status: dict) -> None:
     world = World(ENGINE)
     assert (await world.reports().ask("talk", "chat", (seen.engine(0, **status),))).engines == {}
     assert world.asked == []
+
+
+FETCH = {
+    "phase": "Downloading",
+    "message": "model.safetensors",
+    "percent": 40,
+    "bytes": 400,
+    "total": 1000,
+    "rate": 7,
+}
+
+
+@pytest.mark.parametrize("restarts", [0, 1], ids=["first try", "again after a crash"])
+async def test_a_pod_that_downloads_is_asked_how_far_it_is(restarts: int) -> None:
+    world = World({**ENGINE, ":8002/progress": FETCH})
+    pod = seen.engine(0, **pod_objects.fetching(restarts=restarts))
+    told = await world.reports().ask("talk", "chat", (pod,))
+    report = FetchReport("Downloading", "model.safetensors", 40, 400, 1000, 7)
+    assert told.fetches == {"chat-engine-0": report}
+    assert told.engines == {}
+    assert world.asked == ["http://10.1.0.1:8002/progress"]
+
+
+@pytest.mark.parametrize("answer", [{}, {"phase": "Downloading", "percent": "x"}])
+async def test_a_download_that_cannot_be_read_is_unknown(answer: dict[str, Any]) -> None:
+    world = World({":8002/progress": answer})
+    pod = seen.engine(0, **pod_objects.fetching())
+    assert (await world.reports().ask("talk", "chat", (pod,))).fetches == {}
+
+
+async def test_what_the_download_said_is_nothing_the_engine_says() -> None:
+    world = World({":8002/progress": FETCH})
+    reports = world.reports()
+    await reports.ask("talk", "chat", (seen.engine(0, **pod_objects.fetching()),))
+    world.answers.clear()
+    told = await reports.ask("talk", "chat", (seen.engine(0, **pod_objects.loading()),))
+    assert (told.engines, told.fetches) == ({}, {})
 
 
 async def test_an_ipv6_address_is_written_in_brackets() -> None:

@@ -3,10 +3,10 @@ import observations as seen
 import pod_objects
 import pytest
 
-from rwkv_operator.api.observed import Observed
+from rwkv_operator.api.observed import FetchReport, Observed
 from rwkv_operator.decide import readiness, resync
 
-INTERVALS = resync.Intervals(moving=1, unready=10, steady=100)
+INTERVALS = resync.Intervals(moving=1, unready=10, steady=100, downloading=5)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,19 @@ INTERVALS = resync.Intervals(moving=1, unready=10, steady=100)
             ),
             10,
             id="no pod can be asked: Kubernetes tells when one can",
+        ),
+        pytest.param(
+            seen.starting(
+                seen.engine(0, **pod_objects.fetching()),
+                fetches={"chat-engine-0": FetchReport("Downloading", "", 40)},
+            ),
+            5,
+            id="a download: the numbers change with each look",
+        ),
+        pytest.param(
+            seen.starting(seen.engine(0, **pod_objects.fetching())),
+            1,
+            id="a download that hasn't said anything yet",
         ),
         pytest.param(
             seen.starting(seen.engine(0, **pod_objects.crashed(65))),
