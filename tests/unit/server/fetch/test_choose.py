@@ -41,7 +41,8 @@ def test_what_is_chosen(names, wanted, files, found):
 @pytest.mark.parametrize(
     "name",
     ["modeling_rwkv7.py", "hf_rwkv_tokenizer.py", "README.md", ".gitattributes",
-     "pytorch_model.bin", "fp16/model.safetensors", "../model.safetensors", "/etc/x.safetensors", "-x.safetensors",
+     "pytorch_model.bin", "fp16/model.safetensors", "../model.safetensors",
+     "/etc/x.safetensors", "-x.safetensors",
      "run.sh", "rwkv_vocab_v20230424.txt"],
 )  # fmt: skip
 def test_what_never_is(name):
