@@ -56,11 +56,17 @@ def wait_children(kube: Kube, namespace: str) -> None:
     wait_for(lambda: existing(kube, namespace) == missing, f"all children in {namespace}")
 
 
-def settle(operator: OperatorProcess) -> None:
-    """Wait until the operator has no more to do: no pass for longer than events take."""
+def settle(kube: Kube, operator: OperatorProcess, namespace: str) -> None:
+    """Wait until the controllers have made all pods and the operator has no more to do.
+
+    Deployments of former tests have to be gone: what they still lead to is counted, too.
+    """
+    wait_for(lambda: len(kube.items("rwkv", "-A")) == 1, "other deployments to go")
+    selector = f"{names.LABEL_DEPLOYMENT}=chat"
+    wait_for(lambda: len(kube.items("pods", "-n", namespace, "-l", selector)) == 4, "four pods")
     while True:
         before = operator.passes()
-        time.sleep(1.0)
+        time.sleep(2.0)
         if operator.passes() == before:
             return
 
@@ -79,13 +85,13 @@ def test_at_rest_a_pass_makes_no_mutating_call(
 ) -> None:
     apply_chat(kube, namespace)
     wait_children(kube, namespace)
-    settle(operator)
+    settle(kube, operator, namespace)
     passes, ours = operator.passes(), operator.mutating()
     server = applies(kube)
     # An annotation of somebody else: an event, hence a pass, and nothing to do.
     kube.run("annotate", "service/chat", "-n", namespace, "team=nlp")
     wait_for(lambda: operator.passes() > passes, "a pass")
-    settle(operator)
+    settle(kube, operator, namespace)
     assert operator.mutating() == ours
     assert applies(kube) == server
     assert kube.get("service", "chat", "-n", namespace)["metadata"]["annotations"]["team"] == "nlp"
@@ -119,7 +125,7 @@ def test_a_users_changes_are_put_back(
 ) -> None:
     apply_chat(kube, namespace)
     wait_children(kube, namespace)
-    settle(operator)
+    settle(kube, operator, namespace)
     before = {target: ours(kube, target, namespace) for target in CHANGES}
     for target, change in CHANGES.items():
         kube.run("patch", target, "-n", namespace, "--type=merge", "-p", json.dumps(change))
