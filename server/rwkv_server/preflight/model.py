@@ -15,7 +15,7 @@ from pathlib import Path
 from rwkv_server.errors import ModelInvalid
 from rwkv_server.model import config as model_config
 from rwkv_server.model import state_layout, weights
-from rwkv_server.preflight import digest, json_file, tensor_index, tokenizer
+from rwkv_server.preflight import digest, json_file, promised, tensor_index, tokenizer
 from rwkv_server.preflight.location import Location
 
 STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -99,7 +99,7 @@ def _check(
     computed = resolve_dtype(dtype, stored_dtype(tensors), vendor)
     return ModelInfo(
         path=path,
-        digest=digest.hash_files(files, on_hashed),
+        digest=digest.hash_files(files, promised.read_digests(path), on_hashed),
         format=location.format,
         dtype=computed,
         vocab_size=config.vocab_size,
