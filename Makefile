@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help prepare dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-engine test-integration test-e2e test-long bench bench-router bench-operator \
+        test-unit test-engine test-models test-integration test-e2e test-long bench bench-router bench-operator \
         golden clean
 
 STACK ?= cpu
@@ -37,6 +37,11 @@ test-unit: dev-env  ## Offline: unit and contract
 
 test-engine: dev-env engine-env  ## The real vLLM engine on the CPU
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
+
+test-models: prepare engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
+	$(PY) -m pytest tests/unit/server/fetch tests/unit/server/checkpoint tests/unit/server/inspection \
+	  tests/unit/server/preflight tests/unit/server/model
+	$(ENGINE_PY) -m pytest tests/engine/test_fetch.py tests/engine/test_fetch_process.py tests/engine/test_pth.py
 
 test-integration: prepare images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
