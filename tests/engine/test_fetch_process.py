@@ -39,10 +39,15 @@ def start(hub, source, tmp_path):
     """Starts a pod's fetch on the one cache; kills what still runs at the end."""
     started = []
 
-    def run(pod="chat-engine-0", repo="org/tiny", token=None, max_file_bytes=None, **download):
+    def run(
+        pod="chat-engine-0", repo="org/tiny", *, token=None, max_file_bytes=None, endpoint=None,
+        env=None, **download,
+    ):  # fmt: skip
         fields = model_section(tmp_path / "cache", source, repo, **download)
         folder = tmp_path / f"pod-{len(started)}"
-        process = FetchProcess(folder, hub.url, fields, pod, token, max_file_bytes)
+        process = FetchProcess(
+            folder, endpoint or hub.url, fields, pod, token, max_file_bytes, **(env or {})
+        )
         started.append(process)
         return process
 
@@ -179,6 +184,22 @@ def test_a_private_repository_is_fetched_and_the_token_is_nowhere(start, hub, tm
     assert TOKEN not in shown
     kept = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert not [path for path in kept if TOKEN.encode() in path.read_bytes()]
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_a_hub_that_only_a_proxy_reaches(start, hub, name):
+    # The stand-in answers whatever address it is asked for, as a proxy does.
+    process = start(endpoint="http://hub.invalid", env={name: hub.url, "NO_PROXY": "127.0.0.2"})
+    assert process.wait() == 0, process.everything_said()
+
+
+@BOTH
+def test_other_credentials_in_the_environment_are_ignored(start, hub):
+    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
+    process = start(env=dict.fromkeys(names, TOKEN))
+    assert process.wait() == 0
+    assert not any(request.secret for request in hub.requests)
 
 
 def test_a_config_that_names_no_hub(tmp_path):

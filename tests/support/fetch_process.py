@@ -47,6 +47,7 @@ class FetchProcess:
         pod: str = "chat-engine-0",
         token: str | None = None,
         max_file_bytes: int | None = None,
+        **env: str,
     ) -> None:
         """Write the config and start."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,6 +56,7 @@ class FetchProcess:
         self.termination = folder / "termination-log"
         self.termination.write_text("")
         config = engine_config.write(folder / "engine.yaml", **fields)
+        given = env
         env = {name: value for name, value in os.environ.items() if "HF_" not in name}
         env |= {
             "HF_ENDPOINT": endpoint,
@@ -62,6 +64,7 @@ class FetchProcess:
             "POD_NAME": pod,
             "PYTHONPATH": str(SERVER),
             "NO_PROXY": "127.0.0.1,127.0.0.2",
+            **given,
         }
         if token is not None:
             env["RWKV_MODEL_TOKEN"] = token

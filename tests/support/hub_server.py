@@ -211,6 +211,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.hub.requests.append(request)
         self._send_pieces(content[start:], logged, request)
 
+    def send_stored(self, path: str) -> None:
+        """Send a file of the store."""
+        _, _, owner, name, commit, file = path.split("/", 5)
+        found = self.hub.repositories[f"{owner}/{name}"].find(commit)
+        assert found is not None
+        self.send_file(found[1] / file, path, {})
+
     def _send_pieces(self, content: bytes, logged: str, request: Request) -> None:
         cut = self.hub.take_fault(logged, "cut")
         slow = self.hub.take_fault(logged, "slow")
@@ -235,11 +242,7 @@ class _StoreHandler(_Handler):
     """Where large files really are: no credentials are wanted here, and none may arrive."""
 
     def do_GET(self) -> None:
-        path = unquote(urlsplit(self.path).path)
-        _, _, owner, name, commit, file = path.split("/", 5)
-        found = self.hub.repositories[f"{owner}/{name}"].find(commit)
-        assert found is not None
-        self.send_file(found[1] / file, path, {})
+        self.send_stored(unquote(urlsplit(self.path).path))
 
     do_HEAD = do_GET
 
@@ -249,6 +252,10 @@ class _HubHandler(_Handler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
+        if parts.path.startswith("/store/"):
+            # We were asked as a proxy.
+            self.send_stored(unquote(parts.path))
+            return
         self.hub.requests.append(Request(unquote(parts.path), None, self.secret))
         fault = self.hub.take_fault(self.path, "status", "gated")
         if fault and fault.kind == "gated":
