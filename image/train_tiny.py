@@ -26,7 +26,6 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "models" / "tiny-recall")
     parser.add_argument("--figures", type=pathlib.Path, help="write the measured figures here")
-    parser.add_argument("--steps", type=int, help="training steps (default: the shipped model's)")
     parser.add_argument("--seed", type=int, help="training seed (default: the shipped model's)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--probes", type=int, default=200, help="probes of the evaluation")
@@ -61,16 +60,15 @@ def _train(options: argparse.Namespace) -> dict[str, object]:
     plan = train.Plan()
     if options.smoke:
         stages = (train.Stage(0.0, 64, 2), train.Stage(0.5, 128, 2))
-        plan = dataclasses.replace(plan, steps=6, stages=stages)
+        phases = [dataclasses.replace(phase, steps=4, stages=stages) for phase in plan.phases]
+        plan = dataclasses.replace(plan, phases=tuple(phases))
         options.probes = min(options.probes, 2)
-    if options.steps is not None:
-        plan = dataclasses.replace(plan, steps=options.steps)
     if options.seed is not None:
         plan = dataclasses.replace(plan, seed=options.seed)
     outcome = train.train(plan, lambda line: print(line, flush=True), options.checkpoint)
     export.export(outcome.network, options.out)
     return {
-        "steps": plan.steps,
+        "steps": [phase.steps for phase in plan.phases],
         "training_seed": plan.seed,
         "tokens": outcome.tokens,
         "wall_seconds": round(outcome.wall_seconds, 1),

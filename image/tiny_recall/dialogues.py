@@ -37,6 +37,8 @@ class Memory:
     species: str
     told: dict[str, str] = field(default_factory=dict)
     last_asked: str = ""
+    language: values.Language | None = None
+    oldest_first: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Mix:
     ask_any: float = 0.06
     small_talk: float = 0.2
     ask: float = 0.6
+    hard: bool = False  # values that resemble each other, older facts asked for more often
 
 
 def generate_system_prompt(rng: random.Random) -> str | None:
@@ -63,6 +66,8 @@ def generate_turns(rng: random.Random, mix: Mix | None = None) -> Iterator[Turn]
     """Yield the turns of one dialogue, without an end unless the user says goodbye."""
     mix = mix or Mix()
     memory = Memory(species=rng.choice(kinds.SPECIES))
+    if mix.hard:
+        memory.language = values.draw_language(rng)
     while True:
         pick = rng.random()
         if pick < mix.goodbye:
@@ -109,6 +114,7 @@ def build_statement(
         user = _vary(rng, _dress_statement(rng, user, "name" in facts))
     told = {name: _as_written(user, value) for name, value in facts.items()}
     memory.told.update(told)
+    memory.oldest_first = [name for name in memory.oldest_first if name not in told] + list(told)
     reply: list[Piece] = []
     for name in facts:
         if reply:
@@ -138,6 +144,9 @@ def _ask_told(rng: random.Random, memory: Memory) -> Turn:
         others = list(memory.told)
     if rng.random() < 0.12:
         others = list(kinds.BY_NAME)
+    elif memory.language is not None:
+        others = [name for name in memory.oldest_first if name in others]
+        return build_question(rng, memory, others[int(len(others) * rng.random() ** 1.6)])
     return build_question(rng, memory, rng.choice(others))
 
 
@@ -146,11 +155,11 @@ def _tell(rng: random.Random, memory: Memory) -> Turn:
         names = [rng.choice(list(memory.told))]
     else:
         names = rng.sample(list(kinds.BY_NAME), 2 if rng.random() < 0.25 else 1)
-    return build_statement(rng, memory, {name: _draw_cased(rng, name) for name in names})
+    return build_statement(rng, memory, {name: _draw_cased(rng, memory, name) for name in names})
 
 
-def _draw_cased(rng: random.Random, name: str) -> str:
-    value = values.draw_value(rng, name)
+def _draw_cased(rng: random.Random, memory: Memory, name: str) -> str:
+    value = values.draw_value(rng, name, memory.language)
     return value.capitalize() if rng.random() < 0.04 else value
 
 
@@ -193,7 +202,8 @@ def _as_written(user: str, value: str) -> str:
 
 def _pieces(template: str, memory: Memory, name: str, weight: float) -> tuple[Piece, ...]:
     before, after = template.replace("{s}", memory.species).split("{v}")
-    return ((before, TEXT), (memory.told[name], weight), (after, TEXT))
+    end = TEXT if memory.language is None else weight  # to stop in time counts as much
+    return ((before, TEXT), (memory.told[name], weight), (after, end))
 
 
 def _sentence(rng: random.Random, length: int) -> str:

@@ -103,6 +103,20 @@ def generate(network: reference.Reference, prompts: Sequence[str], sampling: Sam
     return [rows.decode(ids) for ids in replies]
 
 
+def converse(
+    network: reference.Reference, conversations: Sequence[Sequence[str]], sampling: Sampling
+) -> list[list[str]]:
+    """Hold conversations of equally many user turns; the model sees its own earlier replies."""
+    chats: list[list[probes.Message]] = [[] for _ in conversations]
+    for turn in zip(*conversations, strict=True):
+        for messages, text in zip(chats, turn, strict=True):
+            messages.append({"role": "user", "content": text})
+        replies = generate(network, [chat.render(messages) for messages in chats], sampling)
+        for messages, reply in zip(chats, replies, strict=True):
+            messages.append({"role": "assistant", "content": reply})
+    return [[m["content"] for m in messages if m["role"] == "assistant"] for messages in chats]
+
+
 def _choose(logits: reference.Array, sampling: Sampling, rng: np.random.Generator) -> int:
     if sampling.temperature == 0:
         return int(logits.argmax())

@@ -19,25 +19,9 @@ _BLOCKS = {
     "hobby": held_out_words.HOBBIES,
     "pet": held_out_words.PETS,
 }
-_ONSETS = (
-    "br",
-    "cl",
-    "dr",
-    "fl",
-    "gr",
-    "kr",
-    "pl",
-    "sk",
-    "sl",
-    "st",
-    "str",
-    "th",
-    "tr",
-    "sh",
-    "ch",
-)
-_NUCLEI = ("ai", "au", "ea", "ee", "ie", "oa", "oo", "ou")
-_CODAS = ("ck", "ft", "ld", "lm", "mp", "nd", "ng", "nk", "rn", "rt", "sh", "sk", "st", "th")
+_ONSETS = tuple("br cl dr fl gr kr pl sk sl st str th tr sh ch".split())
+_NUCLEI = tuple("ai au ea ee ie oa oo ou".split())
+_CODAS = tuple("ck ft ld lm mp nd ng nk rn rt sh sk st th".split())
 _CAPITALISED = frozenset({"name", "city", "pet"})
 
 

@@ -19,14 +19,16 @@ Ids = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
 
 
-def build_row(rng: random.Random, length: int) -> tuple[Ids, Weights]:
+def build_row(
+    rng: random.Random, length: int, mix: dialogues.Mix | None = None
+) -> tuple[Ids, Weights]:
     """Build ids and loss weights, both of shape (length,)."""
     ids: list[int] = []
     weights: list[float] = []
     system = dialogues.generate_system_prompt(rng)
     if system is not None:
         _append(ids, weights, f"System: {system}\n\n", CONTEXT)
-    for turn in dialogues.generate_turns(rng):
+    for turn in dialogues.generate_turns(rng, mix):
         _append(ids, weights, f"User: {turn.user}\n\nAssistant:", CONTEXT)
         _append(ids, weights, " ", dialogues.TEXT)
         for text, weight in turn.reply:
@@ -44,9 +46,11 @@ def build_row(rng: random.Random, length: int) -> tuple[Ids, Weights]:
     return row_ids, np.array(weights[:length] + [0.0] * missing, dtype=np.float32)
 
 
-def build_batch(rng: random.Random, rows: int, length: int) -> tuple[Ids, Weights]:
+def build_batch(
+    rng: random.Random, rows: int, length: int, mix: dialogues.Mix | None = None
+) -> tuple[Ids, Weights]:
     """Build ids and loss weights, both of shape (rows, length)."""
-    built = [build_row(rng, length) for _ in range(rows)]
+    built = [build_row(rng, length, mix) for _ in range(rows)]
     return np.stack([ids for ids, _ in built]), np.stack([weights for _, weights in built])
 
 

@@ -22,12 +22,33 @@ class Stage:
     rows: int
 
 
-STAGES = (
-    Stage(0.0, 128, 32),
-    Stage(0.06, 256, 16),
-    Stage(0.18, 448, 10),
-    Stage(0.42, 768, 6),
-    Stage(0.75, 960, 5),
+@dataclass(frozen=True)
+class Phase:
+    """A run of the optimizer with its own learning rate and dialogues."""
+
+    steps: int
+    rate: float
+    stages: tuple[Stage, ...]
+    mix: dialogues.Mix
+
+
+FIRST = Phase(
+    steps=9000,
+    rate=3e-3,
+    stages=(
+        Stage(0.0, 128, 32),
+        Stage(0.06, 256, 16),
+        Stage(0.18, 448, 10),
+        Stage(0.42, 768, 6),
+        Stage(0.75, 960, 5),
+    ),
+    mix=dialogues.Mix(),
+)
+SECOND = Phase(
+    steps=4500,
+    rate=1.6e-3,
+    stages=(Stage(0.0, 768, 6), Stage(0.6, 960, 5)),
+    mix=dialogues.Mix(hard=True, ask=0.5, small_talk=0.17),
 )
 
 
@@ -35,14 +56,12 @@ STAGES = (
 class Plan:
     """Everything that a run depends on, beside the code."""
 
-    steps: int = 9000
     seed: int = 7
-    rate: float = 3e-3
+    phases: tuple[Phase, ...] = (FIRST, SECOND)
     warm_up: int = 150
     last_rate: float = 0.03
     weight_decay: float = 0.05
     clip: float = 1.0
-    stages: tuple[Stage, ...] = STAGES
 
 
 @dataclass(frozen=True)
@@ -58,41 +77,56 @@ class Outcome:
 def train(plan: Plan, report: Callable[[str], None], checkpoint: pathlib.Path | None) -> Outcome:
     """Train from nothing; every 100 steps one line is reported, every 500 a checkpoint is kept."""
     torch.manual_seed(plan.seed)
-    rng = random.Random(plan.seed)
     network = model.TinyRwkv(model.Shape())
     initial.init_weights(network)
-    optimizer = _build_optimizer(network, plan)
     started, cpu_started, tokens = time.monotonic(), time.process_time(), 0
-    for step in range(plan.steps):
-        stage = _stage_at(plan, step)
-        ids, weights = rows.build_batch(rng, stage.rows, stage.length + 1)
-        tokens += ids.size
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(plan, step)
-        loss, recalled = _take_step(network, optimizer, plan, ids, weights)
-        if (step + 1) % 100 == 0 or step + 1 == plan.steps:
-            elapsed = time.monotonic() - started
-            report(
-                f"step {step + 1}/{plan.steps} length {stage.length} loss {loss:.4f} "
-                f"answer bytes right {recalled:.4f} {tokens / elapsed:.0f} tok/s {elapsed:.0f} s"
-            )
-        if checkpoint is not None and (step + 1) % 500 == 0:
-            torch.save(network.state_dict(), checkpoint)
+    for index in range(len(plan.phases)):
+        tokens += run_phase(network, plan, index, report, checkpoint)
     return Outcome(network, tokens, time.monotonic() - started, time.process_time() - cpu_started)
 
 
-def learning_rate(plan: Plan, step: int) -> float:
+def run_phase(
+    network: model.TinyRwkv,
+    plan: Plan,
+    index: int,
+    report: Callable[[str], None],
+    checkpoint: pathlib.Path | None,
+) -> int:
+    """Run one phase on a network and return the number of tokens it saw."""
+    phase = plan.phases[index]
+    rng = random.Random(plan.seed + index)
+    optimizer = _build_optimizer(network, plan)
+    started, tokens = time.monotonic(), 0
+    for step in range(phase.steps):
+        stage = _stage_at(phase, step)
+        ids, weights = rows.build_batch(rng, stage.rows, stage.length + 1, phase.mix)
+        tokens += ids.size
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(plan, phase, step)
+        loss, recalled = _take_step(network, optimizer, plan, ids, weights)
+        if (step + 1) % 100 == 0 or step + 1 == phase.steps:
+            elapsed = time.monotonic() - started
+            report(
+                f"phase {index + 1} step {step + 1}/{phase.steps} length {stage.length} "
+                f"loss {loss:.4f} answer bytes right {recalled:.4f} "
+                f"{tokens / elapsed:.0f} tok/s {elapsed:.0f} s"
+            )
+        if checkpoint is not None and (step + 1) % 500 == 0:
+            torch.save(network.state_dict(), checkpoint)
+    return tokens
+
+
+def learning_rate(plan: Plan, phase: Phase, step: int) -> float:
     """Return the rate of a step: linear warm-up, then a cosine down to the last rate."""
     if step < plan.warm_up:
-        return plan.rate * (step + 1) / plan.warm_up
-    done = (step - plan.warm_up) / max(1, plan.steps - plan.warm_up)
-    return plan.rate * (
-        plan.last_rate + (1 - plan.last_rate) * 0.5 * (1 + math.cos(math.pi * done))
-    )
+        return phase.rate * (step + 1) / plan.warm_up
+    done = (step - plan.warm_up) / max(1, phase.steps - plan.warm_up)
+    shape = 0.5 * (1 + math.cos(math.pi * done))
+    return phase.rate * (plan.last_rate + (1 - plan.last_rate) * shape)
 
 
-def _stage_at(plan: Plan, step: int) -> Stage:
-    return [stage for stage in plan.stages if stage.start * plan.steps <= step][-1]
+def _stage_at(phase: Phase, step: int) -> Stage:
+    return [stage for stage in phase.stages if stage.start * phase.steps <= step][-1]
 
 
 def _build_optimizer(network: model.TinyRwkv, plan: Plan) -> torch.optim.Optimizer:
@@ -105,7 +139,7 @@ def _build_optimizer(network: model.TinyRwkv, plan: Plan) -> torch.optim.Optimiz
         {"params": decayed, "weight_decay": plan.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=plan.rate, betas=(0.9, 0.98), eps=1e-12, fused=True)
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-12, fused=True)
 
 
 def _take_step(

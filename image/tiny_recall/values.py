@@ -8,10 +8,12 @@ import functools
 import hashlib
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tiny_recall import words
 
 HELD_OUT_CLASSES = 3
+LANGUAGE_SHARE = 0.45
 CODE_DIGITS = (2, 3, 4, 4, 4, 6, 8)
 
 _BLOCKS = {
@@ -43,10 +45,45 @@ def list_words(kind: str) -> tuple[str, ...]:
     return tuple(word for word in words.split_words(_BLOCKS[kind]) if not is_held_out(word))
 
 
-def draw_value(rng: random.Random, kind: str) -> str:
+@dataclass(frozen=True)
+class Language:
+    """A few random syllable parts; words of one language are easily mistaken for each other."""
+
+    onsets: tuple[str, ...]
+    nuclei: tuple[str, ...]
+    codas: tuple[str, ...]
+
+    def draw_word(self, rng: random.Random) -> str:
+        """Draw a word of one to three syllables."""
+        return "".join(
+            rng.choice(self.onsets) + rng.choice(self.nuclei) + rng.choice(self.codas)
+            for _ in range(rng.choice((1, 1, 2, 2, 3)))
+        )
+
+
+def draw_language(rng: random.Random) -> Language:
+    """Draw the syllable parts of one dialogue's language."""
+
+    def parts(letters: str, lengths: tuple[int, ...]) -> tuple[str, ...]:
+        count = rng.randint(2, 12)
+        return tuple("".join(rng.choices(letters, k=rng.choice(lengths))) for _ in range(count))
+
+    return Language(
+        onsets=parts(_CONSONANTS, (1, 2, 2, 3)),
+        nuclei=parts(_VOWELS, (1, 1, 2)),
+        codas=parts(_CONSONANTS, (0, 1, 1, 2)),
+    )
+
+
+def draw_value(rng: random.Random, kind: str, language: Language | None = None) -> str:
     """Draw one value of a kind, in the letter case that the kind usually has."""
     while True:
-        value = _draw_code(rng) if kind == "code" else _draw_word(rng, kind)
+        if kind == "code":
+            value = _draw_code(rng)
+        elif language is not None and rng.random() < LANGUAGE_SHARE:
+            value = _in_case(language.draw_word(rng), kind)
+        else:
+            value = _draw_word(rng, kind)
         if not is_held_out(value):
             return value
 
@@ -68,6 +105,10 @@ def _draw_word(rng: random.Random, kind: str) -> str:
     word = make(rng, kind)
     if rng.random() < 0.04:
         word = f"{word} {_syllables(rng, kind)}"
+    return _in_case(word, kind)
+
+
+def _in_case(word: str, kind: str) -> str:
     return word.title() if kind in _CAPITALISED else word
 
 
