@@ -31,6 +31,8 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ANNOTATION_CONFIG_HASH: Final = f"{GROUP}/config-hash"
 ANNOTATION_APPLIED_HASH: Final = f"{GROUP}/applied-hash"
+ANNOTATION_REFUSAL: Final = f"{GROUP}/refusal"
+"""On the engines' StatefulSet: why the preflight refused, while that holds."""
 
 PORT_ENGINE: Final = 8000
 PORT_ENGINE_OPS: Final = 8001

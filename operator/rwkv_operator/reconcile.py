@@ -17,12 +17,15 @@ from rwkv_operator import errors, names
 from rwkv_operator.api import conditions, events, observed, spec, status
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import Observed
+from rwkv_operator.api.pods import Pod
+from rwkv_operator.api.refusal import Refusal
 from rwkv_operator.api.stack import Stack
 from rwkv_operator.cluster import gather
 from rwkv_operator.cluster.client import Cluster
+from rwkv_operator.cluster.nodes import Nodes
 from rwkv_operator.cluster.pods import PodReports, Told
-from rwkv_operator.decide import admission, plan, readiness, resync
-from rwkv_operator.manifests import children, context, haproxy, secrets
+from rwkv_operator.decide import admission, plan, readiness, refusal, resync
+from rwkv_operator.manifests import children, context, engine, haproxy, secrets
 from rwkv_operator.metrics import Metrics
 from rwkv_operator.settings import Settings
 
@@ -51,6 +54,7 @@ class Reconciler:
     def __init__(
         self,
         cluster: Cluster,
+        nodes: Nodes,
         reports: PodReports,
         settings: Settings,
         metrics: Metrics,
@@ -61,6 +65,7 @@ class Reconciler:
 
         Args:
             cluster: the API server.
+            nodes: the cluster's nodes.
             reports: the pods' ops ports.
             settings: the process' settings.
             metrics: counters.
@@ -68,6 +73,7 @@ class Reconciler:
             make_key: a new random key, for Secrets and names of events.
         """
         self._cluster = cluster
+        self._nodes = nodes
         self._reports = reports
         self._settings = settings
         self._metrics = metrics
@@ -112,27 +118,42 @@ class Reconciler:
         """Everything but the status: the children, and what is to be seen of them afterwards."""
         stack = gather.gather_stack(self._cluster, dep.spec.hardware.stack)
         known = gather.gather_stack_names(self._cluster) if stack is None else ()
-        admitted = admission.decide_admission(dep, stack, known)
+        verdict = admission.decide_admission(dep, stack, self._nodes.all(), known)
         found = gather.gather_children(self._cluster, dep.namespace, dep.name)
         live = {key: item for key, item in found.live.items() if plan.is_owned(item, dep.uid)}
-        seen = Observed(stack=stack if isinstance(stack, Stack) else None)
-        if admitted.status == "True" and isinstance(stack, Stack):
+        pods = gather.gather_pods(self._cluster, dep.namespace, dep.name)
+        seen = Observed(stack=stack if isinstance(stack, Stack) else None, pods=pods)
+        if verdict.allowed and isinstance(stack, Stack):
             ctx = self._context(stack, found)
+            ctx = replace(ctx, refusal=self._decide_refusal(dep, ctx, verdict, live, pods))
             desired = children.build_children(dep, ctx)
             named = self._gather_missing(dep, desired, found)
             steps = plan.decide_plan(desired, {**found.live, **named}, dep.uid)
             digest = haproxy.config_hash(haproxy.render(dep, ctx))
-            seen = replace(self._apply(dep, steps, live, seen), config_hash=digest)
+            seen = self._apply(dep, steps, live, seen)
+            seen = replace(seen, config_hash=digest, refusal=ctx.refusal)
         engines = observed.parse_workload(live.get(("StatefulSet", names.engine(dep.name))))
-        pods = gather.gather_pods(self._cluster, dep.namespace, dep.name)
         seen = replace(
             seen,
             engines=engines,
             routers=observed.parse_workload(live.get(("Deployment", names.router(dep.name)))),
-            pods=pods,
             events=gather.gather_warnings(self._cluster, dep.namespace, engines, pods),
         )
-        return Seen(obj, dep, admitted, seen)
+        return Seen(obj, dep, verdict.condition, seen)
+
+    def _decide_refusal(
+        self,
+        dep: spec.Deployment,
+        ctx: context.Context,
+        verdict: admission.Admission,
+        live: Mapping[plan.Key, Mapping[str, Any]],
+        pods: tuple[Pod, ...],
+    ) -> Refusal | None:
+        """A preflight's refusal that keeps engines away, or that does so from now on."""
+        template = engine.build_template(dep, ctx)
+        key = refusal.refusal_key(ctx.stack, template, verdict.candidates)
+        statefulset = live.get(("StatefulSet", names.engine(dep.name)))
+        return refusal.decide_refusal(key, template, statefulset, pods)
 
     def _gather_missing(
         self, dep: spec.Deployment, desired: list[dict[str, Any]], found: gather.Children
@@ -203,7 +224,9 @@ class Reconciler:
     def _tell(self, seen: Seen, told: Told) -> float:
         """Write the status where it differs; returns the seconds until the next look."""
         full = seen.observed.hear(told.engines, told.fetches, told.routers)
-        verdicts = readiness.decide_conditions(seen.dep, full, seen.admitted)
+        admitted = admission.decide_agreement(seen.dep, seen.admitted, full)
+        admitted = refusal.decide_disagreement(admitted, full)
+        verdicts = readiness.decide_conditions(seen.dep, full, admitted)
         stored = seen.obj.get("status") or {}
         wanted = status.build_status(
             seen.dep, full, verdicts, stored, self._now(), self._settings.cluster_domain

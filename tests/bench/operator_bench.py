@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import deployments  # noqa: E402
 import kubernetes  # noqa: E402
+import node_objects  # noqa: E402
 import operator_process  # noqa: E402
 import results  # noqa: E402
 import urllib3  # noqa: E402
@@ -69,6 +70,7 @@ class Bench:
         operator_process.grant(self.kube)
         self.kube.run("create", "namespace", NAMESPACE)
         self.cluster.make(deployments.load(deployments.CRDS / "stacks" / "cpu.yaml"))
+        self.kube.apply(node_objects.bare())
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

@@ -10,6 +10,8 @@ from chart import find_helm, of_kind
 from rwkv_operator.cluster import kinds
 
 STACKS = ("serving.rwkv.dev", "rwkvhardwarestacks")
+STACK_STATUS = ("serving.rwkv.dev", "rwkvhardwarestacks/status")
+NODES = ("", "nodes")
 READ = {"get", "list", "watch"}
 
 Rights = dict[tuple[str, str], set[str]]
@@ -37,14 +39,17 @@ def test_cluster_wide_rights_are_the_operators_table() -> None:
     assert not of_kind(objects, "Role")
 
 
-def test_a_namespaced_operator_has_a_role_there_and_reads_stacks() -> None:
+def test_a_namespaced_operator_has_a_role_there_and_reads_stacks_and_nodes() -> None:
     objects = find_helm().render("watchNamespace=team-a", "catalogue.enabled=false")
     role = of_kind(objects, "Role")["rwkv-operator"]
     assert role["metadata"]["namespace"] == "team-a"
     everything = wanted()
     assert everything.pop(STACKS) >= READ
+    del everything[STACK_STATUS]
+    assert everything.pop(NODES) == READ
     assert rights_of(role) == everything
-    assert rights_of(of_kind(objects, "ClusterRole")["rwkv-operator"]) == {STACKS: READ}
+    reads = {STACKS: READ, NODES: READ}
+    assert rights_of(of_kind(objects, "ClusterRole")["rwkv-operator"]) == reads
 
 
 @pytest.mark.parametrize("setting", ["watchNamespace=", "watchNamespace=team-a"])

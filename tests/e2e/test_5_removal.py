@@ -13,6 +13,7 @@ KINDS = (
     "statefulsets,deployments,replicasets,services,configmaps,secrets,serviceaccounts,pods,"
     "poddisruptionbudgets,networkpolicies,persistentvolumeclaims,endpointslices"
 )
+STACKS = (installation.ROOT / "crds" / "stacks").glob("*.yaml")
 FOREIGN = {"pod/client", "service/kubernetes", "configmap/kube-root-ca.crt"} | {
     "serviceaccount/default",
     "endpointslice.discovery.k8s.io/kubernetes",
@@ -53,6 +54,6 @@ def test_uninstalling_leaves_crds_stacks_and_deployments_and_nothing_else(world:
     assert ours == {
         "customresourcedefinition.apiextensions.k8s.io/rwkvdeployments.serving.rwkv.dev",
         "customresourcedefinition.apiextensions.k8s.io/rwkvhardwarestacks.serving.rwkv.dev",
-        "rwkvhardwarestack.serving.rwkv.dev/cpu",
+        *(f"rwkvhardwarestack.serving.rwkv.dev/{path.stem}" for path in STACKS),
         "rwkvdeployment.serving.rwkv.dev/kept",
     }

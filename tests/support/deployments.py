@@ -46,9 +46,14 @@ def sample(path: Path, namespace: str = "talk", uid: str = UID) -> spec.Deployme
 
 def cpu_stack() -> stack.Stack:
     """The catalogue's cpu stack."""
-    obj = load(CRDS / "stacks" / "cpu.yaml")
+    return catalogue("cpu")
+
+
+def catalogue(name: str, **changes: Any) -> stack.Stack:
+    """A stack of the catalogue; `changes` replace fields of its spec."""
+    obj = load(CRDS / "stacks" / f"{name}.yaml")
     obj["metadata"]["uid"] = UID
-    return stack.parse_stack(obj)
+    return stack.parse_stack({**obj, "spec": {**obj["spec"], **changes}})
 
 
 def context(**changes: Any) -> Context:

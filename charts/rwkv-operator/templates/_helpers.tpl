@@ -70,9 +70,18 @@ capabilities: {drop: [ALL]}
   verbs: [list, create]
 {{- end -}}
 
-{{/* Stacks have no namespace. Without the catalogue nobody's stacks are written. */}}
+{{/* Stacks and nodes have no namespace. Without the catalogue nobody's stacks are written. */}}
 {{- define "rwkv-operator.stackRules" -}}
 - apiGroups: [serving.rwkv.dev]
   resources: [rwkvhardwarestacks]
   verbs: [get, list, watch{{ if .Values.catalogue.enabled }}, create, patch{{ end }}]
+{{- if not .Values.watchNamespace }}
+- apiGroups: [serving.rwkv.dev]
+  resources: [rwkvhardwarestacks/status]
+  verbs: [patch]
+{{- end }}
+# Labels and devices of nodes are compared with what a stack asks for.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
 {{- end -}}

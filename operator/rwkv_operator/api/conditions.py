@@ -38,6 +38,7 @@ SCALED_TO_ZERO: Final = "ScaledToZero"
 LOADED: Final = "Loaded"
 LOADING: Final = "Loading"
 DOWNLOADING: Final = "Downloading"
+RUNTIME_MISMATCH: Final = "RuntimeMismatch"
 
 REASONS: Final[Mapping[str, Mapping[str, str]]] = {
     ADMITTED: {
@@ -46,6 +47,12 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "UnknownStack": "no RWKVHardwareStack has the name in spec.hardware.stack",
         "InvalidStack": "the RWKVHardwareStack has a value that can't be used",
         "UnsupportedCombination": "the stack can't run what the spec asks for",
+        "StackNotValidated": "the stack has no evidence and the spec doesn't accept that",
+        "NoMatchingNode": "no node has the labels, devices and taints that the stack asks for",
+        "ChipMismatch": "the nodes that come closest have another chip",
+        "DriverTooOld": "the nodes that come closest have too old a driver",
+        "LabelsMissing": "nodes lack the labels that would tell whether they fit; see onUnknown",
+        RUNTIME_MISMATCH: "what an engine found inside its container isn't what the stack wants",
     },
     MODEL_LOADED: {
         LOADED: "every engine has loaded the weights",
@@ -98,6 +105,7 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "FailedCreate": "Kubernetes refuses to create a pod",
         "FailedMount": "a volume of a pod can't be mounted",
         "CrashLoopBackOff": "a container ends with an error again and again",
+        RUNTIME_MISMATCH: "an engine's preflight refused; it found something else than wanted",
         NOT_ADMITTED: "nothing is degraded before the deployment is admitted",
     },
     AVAILABLE: {

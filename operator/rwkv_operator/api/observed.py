@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rwkv_operator.api.pods import Pod
+from rwkv_operator.api.refusal import Refusal
 from rwkv_operator.api.stack import Stack
 
 _GOING_ON: Final = ("Waiting", "Downloading", "Verifying", "Converting")
@@ -146,6 +147,7 @@ class Observed:
         reports: by name of the engine pod; missing means not reached.
         fetches: the same, of pods that download their model.
         routers_seen: by name of the router pod; missing means not reached.
+        refusal: why the engines are scaled to zero, where a preflight refused.
     """
 
     stack: Stack | None = None
@@ -159,6 +161,7 @@ class Observed:
     foreign: tuple[Foreign, ...] = ()
     refused: tuple[Refused, ...] = ()
     config_hash: str | None = None
+    refusal: Refusal | None = None
 
     def hear(
         self,

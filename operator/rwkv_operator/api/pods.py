@@ -15,6 +15,8 @@ from rwkv_operator import names
 
 _STILL_STARTING: Final = ("ContainerCreating", "PodInitializing")
 _MESSAGE_LIMIT: Final = 1024
+_TOLD_AS_SAID: Final = ("RuntimeMismatch",)
+"""Reasons of the server's that stand for the pod's: they tell what to do, a crash doesn't."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Pod:
     """One engine or router pod.
 
     Attributes:
+        node: where it runs; empty before it is scheduled.
         revision: hash of the template that it was made from.
         instance: changes whenever a container of the pod is started anew.
         started: every container has passed its startup probe.
@@ -67,6 +70,7 @@ class Pod:
     instance: str
     failure: Failure | None = None
     fetching: bool = False
+    node: str = ""
 
 
 def parse_pod(obj: Mapping[str, Any]) -> Pod:
@@ -94,6 +98,7 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
             entry["name"] == names.CONTAINER_FETCH and "running" in (entry.get("state") or {})
             for entry in initial
         ),
+        node=(obj.get("spec") or {}).get("nodeName") or "",
     )
 
 
@@ -126,8 +131,8 @@ def parse_said(text: str | None) -> Said | None:
     return Said(
         reason=value["reason"],
         message=_clip(value.get("message")),
-        found=None if found is None else _clip(found),
-        wanted=None if wanted is None else _clip(wanted),
+        found=None if found is None else _clip(_fact(found)),
+        wanted=None if wanted is None else _clip(_fact(wanted)),
     )
 
 
@@ -161,8 +166,7 @@ def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> 
         text += f", restarted {restarts} time{'s' if restarts > 1 else ''}"
     detail = said.text() if said else _clip(ended.get("message"))
     return Failure(
-        # "Error" says nothing; what the kubelet does about it does.
-        reason="CrashLoopBackOff" if own == "Error" else own,
+        reason=_crash_reason(own, said),
         message=f"{text}: {detail}" if detail else text,
         exit_code=ended["exitCode"],
         said=said,
@@ -170,11 +174,25 @@ def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> 
     )
 
 
+def _crash_reason(own: str, said: Said | None) -> str:
+    if said is not None and said.reason in _TOLD_AS_SAID:
+        return said.reason
+    # "Error" says nothing; what the kubelet does about it does.
+    return "CrashLoopBackOff" if own == "Error" else own
+
+
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     for condition in status.get("conditions") or ():
         if condition.get("type") == kind:
             return dict(condition)
     return {}
+
+
+def _fact(value: object) -> str:
+    """A fact as a person reads it: several named ones in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {fact}" for name, fact in value.items())
+    return str(value)
 
 
 def _clip(text: object) -> str:

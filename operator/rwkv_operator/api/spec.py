@@ -16,16 +16,25 @@ from rwkv_operator.api.parsing import Fields
 from rwkv_operator.errors import InvalidSpec
 
 AUTH_MODES: Final = ("APIKeys", "Open")
+QUANTIZATIONS: Final = ("None", "W8", "W4")
+ON_UNKNOWN: Final = ("Wait", "Refuse", "Proceed")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 MAX_ENGINES: Final = 64
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The stack to run on, and what overrides it for this deployment."""
+    """The stack to run on, and what overrides it for this deployment.
+
+    Attributes:
+        accept_unvalidated: run although the stack has no evidence.
+        on_unknown: what to do where nodes lack the labels that would tell whether they fit.
+    """
 
     stack: str
     devices_per_replica: int = 1
+    accept_unvalidated: bool = False
+    on_unknown: str = "Wait"
     resource_name: str | None = None
     runtime_class_name: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +61,7 @@ class Engine:
 
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 2048
+    quantization: str = "None"
     shutdown_timeout_seconds: int = 30
     extra_args: tuple[str, ...] = ()
     pod_template: PodTemplate = PodTemplate()
@@ -202,6 +212,8 @@ def _parse_hardware(hardware: Fields) -> Hardware:
     return Hardware(
         stack=hardware.text("stack"),
         devices_per_replica=hardware.integer("devicesPerReplica", 1, 1, 64),
+        accept_unvalidated=hardware.flag("acceptUnvalidated"),
+        on_unknown=hardware.choice("onUnknown", ON_UNKNOWN, "Wait"),
         resource_name=hardware.optional_text("resourceName"),
         runtime_class_name=hardware.optional_text("runtimeClassName"),
         node_selector=hardware.text_map("nodeSelector"),
@@ -215,6 +227,7 @@ def _parse_engine(engine: Fields) -> Engine:
     return Engine(
         max_num_seqs=engine.integer("maxNumSeqs", 16, 1, 4096),
         max_num_batched_tokens=engine.integer("maxNumBatchedTokens", 2048, 1, 2**20),
+        quantization=engine.choice("quantization", QUANTIZATIONS, "None"),
         shutdown_timeout_seconds=engine.seconds("shutdownTimeout", "30s"),
         extra_args=engine.texts("extraArgs"),
         pod_template=PodTemplate(

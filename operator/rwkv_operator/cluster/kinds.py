@@ -91,6 +91,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         Kind("Secret", "", "v1", "secrets", ("create",)),
         Kind("Pod", "", "v1", "pods", _WATCH),
+        Kind("Node", "", "v1", "nodes", _WATCH, namespaced=False),
         Kind("Event", "", "v1", "events", ("list", "create")),
     )
 }
@@ -98,6 +99,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 PERMISSIONS: Final = (
     *(Permission(kind.group, kind.plural, kind.verbs) for kind in KINDS.values()),
     Permission(names.GROUP, f"{names.DEPLOYMENT_PLURAL}/status", ("patch",)),
+    Permission(names.GROUP, f"{names.STACK_PLURAL}/status", ("patch",)),
     # Clusters with OwnerReferencesPermissionEnforcement want it for blockOwnerDeletion.
     Permission(names.GROUP, f"{names.DEPLOYMENT_PLURAL}/finalizers", ("update",)),
 )

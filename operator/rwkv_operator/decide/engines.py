@@ -21,6 +21,8 @@ def decide_store_ready(dep: Deployment, observed: Observed) -> Condition:
     """The StateStoreReady condition: did every engine's write-read-delete probe pass?"""
     if dep.spec.replicas == 0:
         return _store("True", conditions.SCALED_TO_ZERO, "spec.replicas is 0, nothing to probe")
+    if observed.refusal is not None:
+        return _store("Unknown", conditions.NOT_ADMITTED, "there are no engines to probe")
     pods = current_engines(dep, observed)
     for pod in pods:
         said = pod.failure.said if pod.failure else None

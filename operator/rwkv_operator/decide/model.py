@@ -33,6 +33,8 @@ def decide_model_loaded(dep: Deployment, observed: Observed) -> Condition:
     """The ModelLoaded condition: has every engine of the current template loaded the weights?"""
     if dep.spec.replicas == 0:
         return _model("True", conditions.SCALED_TO_ZERO, "spec.replicas is 0, nothing to load")
+    if observed.refusal is not None:
+        return _model("Unknown", conditions.NOT_ADMITTED, "there are no engines to load it")
     for pod in observed.pods_of("engine"):
         problem = _problem(dep, pod)
         if problem is not None:

@@ -14,6 +14,9 @@ _CREATION_EVENTS: Final = ("FailedCreate", "FailedMount", "FailedAttachVolume")
 
 def decide_progressing(dep: Deployment, observed: Observed) -> Condition:
     """The Progressing condition: is a change on its way?"""
+    if observed.refusal is not None:
+        text = "the engines are gone until what their preflight refused has changed"
+        return Condition(conditions.PROGRESSING, "False", conditions.NOT_ADMITTED, text)
     for workload, kind, wanted in _parts(dep, observed):
         if workload is None or not workload.current or workload.wanted != wanted:
             return _progressing("Applying", f"the {kind}s are being changed")
@@ -42,6 +45,8 @@ def decide_degraded(dep: Deployment, observed: Observed, progressing: bool) -> C
         return _degraded("ApplyRefused", refused.text())
     for foreign in observed.foreign:
         return _degraded("NameTaken", foreign.text())
+    if observed.refusal is not None:
+        return _degraded(conditions.RUNTIME_MISMATCH, observed.refusal.text())
     for kind in ("engine", "router"):
         for pod in observed.pods_of(kind):
             if pod.failure is not None:

@@ -17,14 +17,16 @@ import kopf
 from rwkv_operator import errors, names
 from rwkv_operator.cluster import catalogue
 from rwkv_operator.cluster.client import Cluster, load_client
+from rwkv_operator.cluster.nodes import Nodes
 from rwkv_operator.cluster.pods import PodReports, build_http
-from rwkv_operator.handlers import children, deployment, ops, stacks
+from rwkv_operator.handlers import children, deployment, nodes, ops, stacks
 from rwkv_operator.handlers.contact import Contact
 from rwkv_operator.handlers.outcome import Retries, work
 from rwkv_operator.handlers.queue import WorkQueue
 from rwkv_operator.handlers.resync import resync
 from rwkv_operator.metrics import Metrics
 from rwkv_operator.reconcile import Reconciler
+from rwkv_operator.reconcile_stacks import StackKeeper
 from rwkv_operator.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -44,10 +46,11 @@ async def run(settings: Settings) -> None:
             await asyncio.to_thread(catalogue.apply_catalogue, cluster, folder)
         async with build_http() as http:
             reports = PodReports(http)
+            known = Nodes(cluster, time.monotonic)
             reconciler = Reconciler(
-                cluster, reports, settings, metrics, now, lambda: secrets.token_hex(24)
+                cluster, known, reports, settings, metrics, now, lambda: secrets.token_hex(24)
             )
-            await _run_tasks(settings, metrics, contact, cluster, reconciler)
+            await _run_tasks(settings, metrics, contact, cluster, known, reconciler)
 
 
 def now() -> str:
@@ -99,6 +102,7 @@ async def _run_tasks(
     metrics: Metrics,
     contact: Contact,
     cluster: Cluster,
+    known: Nodes,
     reconciler: Reconciler,
 ) -> None:
     queue = WorkQueue(metrics)
@@ -109,7 +113,10 @@ async def _run_tasks(
     registry_login(registry)
     deployment.register(registry, queue, contact)
     children.register(registry, watcher, queue, contact)
-    stacks.register(registry, cluster, namespace, queue, contact)
+    node_watch, stack_watch = nodes.NodeWatch(), stacks.StackWatch()
+    nodes.register(registry, node_watch, contact)
+    stacks.register(registry, cluster, namespace, queue, contact, stack_watch)
+    keeper = StackKeeper(cluster, known, now)
     watch = kopf.operator(
         registry=registry,
         settings=watcher,
@@ -121,6 +128,9 @@ async def _run_tasks(
         await _first_of(
             watch,
             resync(cluster, namespace, queue, contact, metrics),
+            stacks.follow_nodes(node_watch, stack_watch, known, cluster, namespace, queue),
+            # A namespaced operator may only read stacks.
+            *([stacks.keep_stacks(stack_watch, keeper.keep)] if namespace is None else []),
             *(work(queue, reconciler.reconcile, retries, jitter) for _ in range(settings.workers)),
         )
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rwkv_operator.api import stack
+from rwkv_operator.api import refusal, stack
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Context:
         cluster_domain: last part of the cluster's DNS names.
         pod_monitor: whether the cluster knows PodMonitors.
         scrape_from: peers of a NetworkPolicy that may read metrics.
+        refusal: of a preflight, while it holds: there are no engine pods then.
     """
 
     stack: stack.Stack
@@ -35,3 +36,4 @@ class Context:
     cluster_domain: str = "cluster.local"
     pod_monitor: bool = False
     scrape_from: tuple[Mapping[str, Any], ...] = ()
+    refusal: refusal.Refusal | None = None

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rwkv_operator import names
-from rwkv_operator.api import spec
-from rwkv_operator.manifests import engine_config, fetch, model, security, storage
+from rwkv_operator.api import refusal, spec
+from rwkv_operator.manifests import devices, engine_config, fetch, model, security, storage
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata, manifest_hash
 
@@ -24,17 +24,14 @@ def build_engine(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
     selector = names.selector(dep.name, "engine")
     statefulset: dict[str, Any] = {
         "serviceName": names.engine(dep.name),
-        "replicas": dep.spec.replicas,
+        "replicas": 0 if ctx.refusal else dep.spec.replicas,
         # In order, a pod that never gets ready would block its own repair.
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
         "minReadySeconds": READY_BEFORE_NEXT_SECONDS,
         "revisionHistoryLimit": 2,
         "selector": {"matchLabels": selector},
-        "template": {
-            "metadata": _template_metadata(dep, ctx),
-            "spec": _pod_spec(dep, ctx),
-        },
+        "template": build_template(dep, ctx),
     }
     claims = storage.build_volume_claim_templates(dep)
     if claims:
@@ -43,12 +40,20 @@ def build_engine(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
             "whenDeleted": "Delete",
             "whenScaled": "Retain",
         }
+    metadata = build_metadata(dep, names.engine(dep.name), "engine")
+    if ctx.refusal:
+        metadata["annotations"] = {names.ANNOTATION_REFUSAL: refusal.to_annotation(ctx.refusal)}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": build_metadata(dep, names.engine(dep.name), "engine"),
+        "metadata": metadata,
         "spec": statefulset,
     }
+
+
+def build_template(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
+    """The template of the engine pods."""
+    return {"metadata": _template_metadata(dep, ctx), "spec": _pod_spec(dep, ctx)}
 
 
 def grace_period_seconds(engine: spec.Engine) -> int:
@@ -73,10 +78,13 @@ def _pod_spec(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": grace_period_seconds(dep.spec.engine),
-        "securityContext": security.build_pod_security_context(),
+        "securityContext": {
+            **security.build_pod_security_context(),
+            **devices.build_groups(ctx.stack.devices),
+        },
         **({"initContainers": [fetching]} if fetching else {}),
         "containers": [_container(dep, ctx)],
-        "volumes": _volumes(dep),
+        "volumes": _volumes(dep, ctx),
         "topologySpreadConstraints": _spread(dep),
     }
     return {**pod, **_placement(dep, ctx)}
@@ -91,7 +99,7 @@ def _placement(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
         "runtimeClassName": hardware.runtime_class_name or ctx.stack.runtime_class_name,
         "imagePullSecrets": [{"name": name} for name in template.image_pull_secrets],
         "priorityClassName": template.priority_class_name,
-        "affinity": copy.deepcopy(dict(template.affinity)),
+        "affinity": devices.build_affinity(dep, ctx.stack.node_requirements),
     }
     return {key: value for key, value in wanted.items() if value}
 
@@ -134,7 +142,7 @@ def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
         # What killed it before it could say so is at least in the log's last lines.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": security.build_container_security_context(),
-        "volumeMounts": _mounts(dep),
+        "volumeMounts": _mounts(dep, ctx),
     }
 
 
@@ -185,7 +193,7 @@ def _probe(path: str, period: int, timeout: int, failures: int) -> dict[str, Any
     }
 
 
-def _volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
+def _volumes(dep: spec.Deployment, ctx: Context) -> list[dict[str, Any]]:
     return [
         {"name": "config", "configMap": {"name": names.engine(dep.name)}},
         {
@@ -194,18 +202,18 @@ def _volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
             "secret": {"secretName": names.internal_secret(dep.name), "defaultMode": 0o440},
         },
         {"name": "tmp", "emptyDir": {"sizeLimit": model.temporary_size(dep.spec.model)}},
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
+        *devices.build_volumes(dep.spec.hardware, ctx.stack.devices),
         *storage.build_state_volumes(dep),
         *model.build_volumes(dep),
     ]
 
 
-def _mounts(dep: spec.Deployment) -> list[dict[str, Any]]:
+def _mounts(dep: spec.Deployment, ctx: Context) -> list[dict[str, Any]]:
     return [
         {"name": "config", "mountPath": engine_config.CONFIG_PATH, "readOnly": True},
         {"name": "internal", "mountPath": engine_config.INTERNAL_KEY_PATH, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},
-        {"name": "shm", "mountPath": "/dev/shm"},
+        *devices.build_mounts(dep.spec.hardware, ctx.stack.devices),
         {"name": storage.STATE_VOLUME, "mountPath": engine_config.STATE_PATH},
         *model.build_mounts(dep),
     ]

@@ -62,7 +62,7 @@ def render(dep: spec.Deployment, ctx: Context) -> str:
             "tensorParallelSize": dep.spec.hardware.devices_per_replica,
             "maxNumSeqs": engine.max_num_seqs,
             "maxNumBatchedTokens": engine.max_num_batched_tokens,
-            "quantization": "None",
+            "quantization": engine.quantization,
             "extraArgs": list(engine.extra_args),
         },
         "state": {"store": _store(dep.spec.state.store), "path": STATE_PATH},

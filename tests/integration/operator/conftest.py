@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import deployments
+import node_objects
 import operator_process
 import pytest
 from kube import Kube
@@ -13,11 +14,13 @@ from rwkv_cluster.apiserver import ApiServer
 
 @pytest.fixture(scope="session")
 def kube(apiserver_with_workloads: ApiServer) -> Kube:
-    """The cluster as an admin sees it, with the operator's role and the cpu stack."""
+    """The cluster as an admin sees it: the operator's role, the catalogue, a node for the cpu."""
     server = apiserver_with_workloads
     kube = Kube(str(server.kubectl), "helm", server.kubeconfig)
     operator_process.grant(kube)
-    kube.apply(deployments.CRDS / "stacks" / "cpu.yaml")
+    for stack in sorted((deployments.CRDS / "stacks").glob("*.yaml")):
+        kube.apply(stack)
+    kube.apply(node_objects.bare())
     return kube
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import deployments
 import httpx
+import node_objects
 import pod_objects
 import pytest
 from memory_cluster import MemoryCluster
 
 from rwkv_operator import errors, names
+from rwkv_operator.cluster.nodes import Nodes
 from rwkv_operator.cluster.pods import PodReports
 from rwkv_operator.manifests import children
 from rwkv_operator.metrics import Metrics
@@ -39,7 +41,7 @@ class World:
             "kind": "RWKVDeployment",
             **deployments.raw({"replicas": 2, **(spec or {})}),
         }
-        self.cluster = MemoryCluster(self.chat)
+        self.cluster = MemoryCluster(self.chat, node_objects.node())
         if stack:
             self.add_stack()
         self.config_hash: str | None = None
@@ -49,6 +51,7 @@ class World:
         numbers = itertools.count()
         self.reconciler = Reconciler(
             self.cluster,  # type: ignore[arg-type]
+            Nodes(self.cluster, lambda: 0.0, max_age=-1),  # type: ignore[arg-type]
             PodReports(httpx.AsyncClient(transport=httpx.MockTransport(self.answer))),
             SETTINGS,
             self.metrics,

@@ -59,6 +59,8 @@ def test_every_field_is_read() -> None:
                 "maxModelLen": 8192,
             },
             "hardware": {
+                "acceptUnvalidated": True,
+                "onUnknown": "Refuse",
                 "stack": "npu",
                 "devicesPerReplica": 2,
                 "resourceName": "example.com/npu",
@@ -71,6 +73,7 @@ def test_every_field_is_read() -> None:
             "engine": {
                 "maxNumSeqs": 8,
                 "maxNumBatchedTokens": 512,
+                "quantization": "W8",
                 "shutdownTimeout": "2m",
                 "extraArgs": ["--seed=1"],
                 "podTemplate": {

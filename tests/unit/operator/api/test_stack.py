@@ -6,11 +6,24 @@ import crd_values
 import deployments
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rwkv_operator import errors, names
 from rwkv_operator.api import stack
 
 SCHEMA = crd_values.load_schema(names.STACK_PLURAL)
+NODE_REQUIREMENTS = st.lists(
+    st.sampled_from(
+        [
+            {"label": "a.example/chip", "in": ["x", ""]},
+            {"label": "driver", "atLeast": "25.0.rc1"},
+            {"labels": ["major", "minor"], "atLeast": "7.5"},
+            {"label": "pool", "exists": True},
+        ]
+    ),
+    max_size=3,
+)
+"""Unions within unions, which only rules in CEL tell of."""
 
 
 def parsed(spec: dict[str, Any]) -> stack.Stack:
@@ -45,6 +58,18 @@ def test_a_stack_without_anything_optional() -> None:
             {"vendor": "cpu", "engineImage": "i", "evidence": {"status": "Certain"}},
             "spec.evidence.status",
         ),
+        (
+            {"vendor": "cpu", "engineImage": "i", "nodeRequirements": [{"label": "a"}]},
+            "spec.nodeRequirements[0]",
+        ),
+        (
+            {
+                "vendor": "cpu",
+                "engineImage": "i",
+                "nodeRequirements": [{"label": "a", "atLeast": "newest"}],
+            },
+            "spec.nodeRequirements[0].atLeast",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(spec: dict[str, Any], field: str) -> None:
@@ -54,6 +79,8 @@ def test_a_wrong_value_is_named(spec: dict[str, Any], field: str) -> None:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(crd_values.values(SCHEMA["properties"]["spec"]))
+@given(
+    crd_values.values(SCHEMA["properties"]["spec"], known={"nodeRequirements": NODE_REQUIREMENTS})
+)
 def test_what_the_schema_accepts_is_parsed(value: dict[str, Any]) -> None:
     parsed(value)

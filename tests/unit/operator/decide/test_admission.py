@@ -1,12 +1,14 @@
 from dataclasses import replace
 
 import deployments
+import node_objects
 import pytest
 
 from rwkv_operator.api.stack import Supports
 from rwkv_operator.decide import admission
 from rwkv_operator.errors import InvalidSpec
 
+NODE = node_objects.parsed()
 NARROW = replace(
     deployments.cpu_stack(),
     supports=Supports(devices_per_replica=(1,), dtypes=("Float32",), formats=("SafeTensors",)),
@@ -31,7 +33,7 @@ NARROW = replace(
 def test_an_unsupported_combination_is_refused_with_field_found_and_wanted(
     spec: dict, texts: list[str]
 ) -> None:
-    verdict = admission.decide_admission(deployments.parsed(spec), NARROW)
+    verdict = admission.decide_admission(deployments.parsed(spec), NARROW, [NODE]).condition
     assert (verdict.status, verdict.reason) == ("False", "UnsupportedCombination")
     for text in texts:
         assert text in verdict.message
@@ -54,25 +56,25 @@ def test_an_unsupported_combination_is_refused_with_field_found_and_wanted(
     ],
 )
 def test_a_supported_combination_is_admitted(spec: dict, stack: object) -> None:
-    verdict = admission.decide_admission(deployments.parsed(spec), stack)
+    verdict = admission.decide_admission(deployments.parsed(spec), stack, [NODE]).condition
     assert (verdict.status, verdict.reason) == ("True", "Admitted")
 
 
 def test_an_unknown_stack_is_named_beside_those_that_there_are() -> None:
     dep = deployments.parsed({"hardware": {"stack": "tpu-v9"}})
-    verdict = admission.decide_admission(dep, None, ["nvidia-cuda13", "cpu"])
+    verdict = admission.decide_admission(dep, None, [], ["nvidia-cuda13", "cpu"]).condition
     assert (verdict.status, verdict.reason) == ("False", "UnknownStack")
     assert "found tpu-v9" in verdict.message
     assert verdict.message.endswith("cpu, nvidia-cuda13")
 
 
 def test_without_any_stack_the_message_says_where_they_come_from() -> None:
-    assert "chart" in admission.decide_admission(deployments.parsed(), None).message
+    assert "chart" in admission.decide_admission(deployments.parsed(), None, []).condition.message
 
 
 def test_a_stack_that_cannot_be_read_is_refused() -> None:
     error = InvalidSpec("spec.vendor", "abacus", "one of cpu")
-    verdict = admission.decide_admission(deployments.parsed(), error)
+    verdict = admission.decide_admission(deployments.parsed(), error, []).condition
     assert (verdict.status, verdict.reason) == ("False", "InvalidStack")
     assert "RWKVHardwareStack cpu: spec.vendor: found abacus" in verdict.message
 

