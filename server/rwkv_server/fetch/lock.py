@@ -5,7 +5,9 @@ is refused to all but one everywhere. So claims are numbered files, `<n>.json` f
 made create-only; the highest number holds the lock. Its holder rewrites it every few seconds. A
 waiter that sees the same content for STALE_SECONDS by its own clock makes claim n+1; of several
 waiters one succeeds. A holder that finds a higher number has lost the lock and stops. No clocks are
-compared between machines.
+compared between machines. Claims are rewritten in place and closed each time: that is what network
+volumes show to the next one who opens, where a renamed file may stay hidden for a minute, and it
+works on a full volume.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
 POLL_SECONDS = 1.0
+CLAIM_BYTES = 1024
 
 
 class LockLost(Exception):
@@ -113,7 +116,7 @@ class Lock:
         if self._thread is not None:
             self._thread.join()
         if not self._lost.is_set():
-            # On a full volume others have to wait until the claim is stale.
+            # On a volume in trouble others have to wait until the claim is stale.
             with contextlib.suppress(OSError):
                 self._write(released=True)
 
@@ -161,20 +164,23 @@ class Lock:
             try:
                 self._write(released=False)
             except OSError:
-                continue  # a full or slow volume: the download itself says so better
+                continue  # a volume in trouble: the download itself says so better
 
     def _is_ours(self) -> bool:
         number, content = self._highest()
         return number == self._number and _parse(content).get("token") in (self._token, None)
 
     def _write(self, released: bool) -> None:
-        # Replaced as a whole, so that nobody reads half of it.
-        replacement = self._folder / f"{self._token}.new"
         try:
-            replacement.write_bytes(self._content(released))
-            os.replace(replacement, self._path(self._number))
+            handle = os.open(self._path(self._number), os.O_WRONLY)
         except FileNotFoundError:
             self._lost.set()
+            return
+        try:
+            os.write(handle, self._content(released))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def _content(self, released: bool) -> bytes:
         facts = {
@@ -184,7 +190,8 @@ class Lock:
             "released": released,
             "note": self._note,
         }
-        return json.dumps(facts).encode()
+        # Always as long, so that what is written covers what was there.
+        return json.dumps(facts).encode().ljust(CLAIM_BYTES)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number}.json"

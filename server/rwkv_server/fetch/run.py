@@ -116,23 +116,35 @@ def _download(
     folder.start()
     transfer.check_room(folder, files, hub.label)
     progress.set_bytes(folder.collected(files), sum(file.size for file in files))
-
-    def arrived(count: int) -> None:
-        lock.check()
-        progress.add(count)
-        lock.note(bytes=progress.done, total=progress.total or 0)
-
+    meter = _Meter(progress, lock, hub.label)
     for number, file in enumerate(files, 1):
-        message = f"{hub.label}: {file.name} ({number} of {len(files)})"
-        progress.enter("Downloading", message)
+        progress.enter("Downloading", f"{hub.label}: {file.name} ({number} of {len(files)})")
         if not folder.is_checked(file):
-            transfer.fetch_file(hub, file, snapshot.commit, folder, arrived, surroundings.patience)
+            transfer.fetch_file(hub, file, snapshot.commit, folder, meter, surroundings.patience)
         if file.name in (file_names.CONFIG, file_names.TOKENIZER):
             _check_small(folder.files, file.name, hub.label)
     _convert(wanted, folder.files, progress)
     lock.check()
     folder.publish(snapshot.commit, files)
     log.info("fetched %s to %s, commit %s", hub.label, folder.path, snapshot.commit)
+
+
+@dataclass(frozen=True)
+class _Meter:
+    """Tells the progress, and the lock's waiters, of what arrives; stops when the lock is lost."""
+
+    progress: Progress
+    lock: Lock
+    label: str
+
+    def arrived(self, count: int) -> None:
+        self.lock.check()
+        self.progress.add(count)
+        self.lock.note(bytes=self.progress.done, total=self.progress.total or 0)
+
+    def verifying(self, file: RemoteFile) -> None:
+        self.lock.check()
+        self.progress.enter("Verifying", f"{self.label}: checking {file.name}")
 
 
 def _say(hub: Hub, snapshot: Snapshot, files: Sequence[RemoteFile]) -> None:

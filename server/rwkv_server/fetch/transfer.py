@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from rwkv_server.errors import DiskFull, DownloadFailed, ServerError
 from rwkv_server.fetch.folder import Folder
@@ -46,12 +46,25 @@ class Patience:
         self.sleep(min(LONGEST_WAIT, 2.0 ** (failures - 1)) * (0.75 + self.spread() / 2))
 
 
-class PartFile:
-    """A partial file that is being appended to; tells how much it grew."""
+class Meter(Protocol):
+    """Who hears how a transfer goes."""
 
-    def __init__(self, file: BinaryIO, on_bytes: Callable[[int], None]) -> None:
-        """Wrap `file`, opened for appending."""
-        self._file, self._on_bytes = file, on_bytes
+    def arrived(self, count: int) -> None:
+        """`count` bytes more are there, or fewer; may raise to stop the transfer."""
+        ...
+
+    def verifying(self, file: RemoteFile) -> None:
+        """All bytes are there and their digest is being computed."""
+        ...
+
+
+class PartFile:
+    """A partial file that is being appended to, up to what it should be; tells how much it grew."""
+
+    def __init__(self, file: BinaryIO, whole: RemoteFile, on_bytes: Callable[[int], None]) -> None:
+        """Wrap `file`, opened for appending, that is to become `whole`."""
+        self._file, self._whole, self._on_bytes = file, whole, on_bytes
+        self._size = self.offset
 
     @property
     def offset(self) -> int:
@@ -61,7 +74,11 @@ class PartFile:
 
     def write(self, data: bytes) -> int:
         """Append."""
+        if self._size + len(data) > self._whole.size:
+            promised = f"the {self._whole.size} bytes that the hub promises"
+            raise HubUnavailable(f"{self._whole.name}: more arrives than {promised}")
         count = self._file.write(data)
+        self._size += count
         self._on_bytes(count)
         return count
 
@@ -76,8 +93,8 @@ class PartFile:
     def truncate(self) -> int:
         """Drop what lies behind the position."""
         position = self._file.tell()
-        self._on_bytes(position - self.offset)
-        self._file.seek(position)
+        self._on_bytes(position - self._size)
+        self._size = position
         return self._file.truncate()
 
 
@@ -104,7 +121,7 @@ def fetch_file(
     file: RemoteFile,
     commit: str,
     folder: Folder,
-    on_bytes: Callable[[int], None],
+    meter: Meter,
     patience: Patience,
 ) -> None:
     """Bring `file` into the folder's partial files and check it.
@@ -120,19 +137,21 @@ def fetch_file(
         before = _size(part)
         if before > file.size:
             part.unlink()
-            on_bytes(-file.size)
+            meter.arrived(-file.size)
             before = 0
         try:
             if before < file.size or not part.exists():
-                _append(hub, file, commit, part, on_bytes)
+                with part.open("ab") as handle:
+                    hub.copy(file, commit, PartFile(handle, file, meter.arrived))
+            meter.verifying(file)
             digest = check_digest(part, file)
             if digest is not None:
                 folder.accept(file, digest)
                 return
             mismatches += 1
             found = _digest(part, file.digest)
+            meter.arrived(-_size(part))
             part.unlink()
-            on_bytes(-file.size)
             if mismatches > 1:
                 raise _mismatch(hub.label, file, found)
             log.warning("%s: %s has the wrong digest; fetching it again", hub.label, file.name)
@@ -189,13 +208,6 @@ def disk_error(error: OSError, path: Path, label: str) -> ServerError:
         found=error.strerror,
         wanted="a writable volume",
     )
-
-
-def _append(
-    hub: Hub, file: RemoteFile, commit: str, part: Path, on_bytes: Callable[[int], None]
-) -> None:
-    with part.open("ab") as handle:
-        hub.copy(file, commit, PartFile(handle, on_bytes))
 
 
 def _size(path: Path) -> int:

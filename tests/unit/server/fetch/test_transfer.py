@@ -32,6 +32,17 @@ class FakeHub:
         sink.write(self.content[sink.offset :])
 
 
+class Meter:
+    def __init__(self):
+        self.counted, self.verified = [], []
+
+    def arrived(self, count):
+        self.counted.append(count)
+
+    def verifying(self, file):
+        self.verified.append(file.name)
+
+
 @pytest.fixture
 def folder(tmp_path):
     found = Folder(tmp_path / "model", Origin("huggingFace", "org/m", "main"))
@@ -50,9 +61,10 @@ def patience(waits):
 
 
 def fetch(hub, folder, patience, file=FILE):
-    counted = []
-    transfer.fetch_file(hub, file, "c0ffee", folder, counted.append, patience)
-    return sum(counted)
+    meter = Meter()
+    transfer.fetch_file(hub, file, "c0ffee", folder, meter, patience)
+    assert meter.verified[-1] == file.name
+    return sum(meter.counted)
 
 
 def test_a_bad_line_gets_there_as_long_as_something_arrives(folder, patience, waits):
@@ -130,7 +142,7 @@ def test_room_for_what_is_still_to_come(folder, monkeypatch):
 def test_a_part_file_that_starts_anew_takes_its_count_back(tmp_path):
     counted = []
     with (tmp_path / "x").open("ab") as handle:
-        part = transfer.PartFile(handle, counted.append)
+        part = transfer.PartFile(handle, FILE, counted.append)
         part.write(b"12345")
         part.seek(0)
         part.truncate()
@@ -138,3 +150,10 @@ def test_a_part_file_that_starts_anew_takes_its_count_back(tmp_path):
         assert part.offset == 3
     assert (tmp_path / "x").read_bytes() == b"abc"
     assert sum(counted) == 3
+
+
+def test_a_hub_that_never_ends_doesnt_fill_the_volume(folder, patience):
+    hub = FakeHub(failures=0, content=CONTENT * 2)
+    with pytest.raises(DownloadFailed, match="more arrives than the 10240 bytes"):
+        fetch(hub, folder, patience)
+    assert not folder.part(FILE).exists() or folder.part(FILE).stat().st_size <= FILE.size
