@@ -42,15 +42,17 @@ def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str
 
 
 def read_stream(stream: Any) -> dict[str, Any]:
-    """Collect a stream: its text, how many chunks had text, how it finished."""
+    """Collect a stream: its text, how many chunks had text, how it finished, its usage."""
     pieces: list[str] = []
-    finish = None
+    finish, tokens = None, None
     for chunk in stream:
-        choice = chunk.choices[0]
-        delta = choice.delta.content if hasattr(choice, "delta") else choice.text
-        pieces += [delta] if delta else []
-        finish = choice.finish_reason or finish
-    return {"text": "".join(pieces), "chunks": len(pieces), "finish": finish}
+        for choice in chunk.choices:
+            delta = choice.delta.content if hasattr(choice, "delta") else choice.text
+            pieces += [delta] if delta else []
+            finish = choice.finish_reason or finish
+        if chunk.usage is not None:
+            tokens = chunk.usage.completion_tokens
+    return {"text": "".join(pieces), "chunks": len(pieces), "finish": finish, "tokens": tokens}
 
 
 if __name__ == "__main__":
