@@ -5,6 +5,7 @@
     fetch      bring the model from its hub, before the engine starts
     check      check the configured model's files and say what they are
     preflight  compare this container and machine with a hardware stack
+    acceptance run the acceptance scenario on a real engine; `acceptance verify` checks evidence
     inspect    say everything about a model in a folder or a .pth file, and what is wrong with it
     convert    write a .pth checkpoint as safetensors
     version    print the version
@@ -24,6 +25,7 @@ from pathlib import Path
 from rwkv_server.errors import EngineFailed, ServerError
 
 CONFIG = Path("/etc/rwkv/engine.yaml")
+BUNDLED = Path("/opt/rwkv/models/tiny-recall")
 TERMINATION_LOG = Path("/dev/termination-log")
 
 
@@ -72,6 +74,18 @@ def _parser() -> argparse.ArgumentParser:
     preflight.add_argument("--json", action="store_true", help="for programs")
     preflight.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
     preflight.set_defaults(run=_preflight)
+    acceptance = commands.add_parser("acceptance", help="run the acceptance scenario")
+    acceptance.add_argument("--model", type=Path, default=BUNDLED, help="a folder")
+    acceptance.add_argument("--stack", type=Path, help="an RWKVHardwareStack's file")
+    acceptance.add_argument(
+        "--dtype", choices=["Auto", "Float32", "BFloat16", "Float16"], default="Auto"
+    )
+    acceptance.add_argument("--out", type=Path, help="folder for the evidence")
+    acceptance.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
+    acceptance.set_defaults(run=_acceptance)
+    verify = acceptance.add_subparsers(metavar="verify").add_parser("verify", help="evidence")
+    verify.add_argument("folder", type=Path)
+    verify.set_defaults(run=_verify)
     fetch = commands.add_parser("fetch", parents=[configured], help="bring the model from its hub")
     fetch.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
     fetch.add_argument("--port", type=int, default=8002, help="for GET /progress")
@@ -156,6 +170,24 @@ def _preflight(options: argparse.Namespace) -> int:
     error = stack_check.build_error(stack.name, findings)
     if error is not None:
         raise error
+    return 0
+
+
+def _acceptance(options: argparse.Namespace) -> int:
+    from rwkv_server.acceptance import command
+
+    wanted = command.Wanted(options.model, options.stack, options.dtype, options.out)
+    command.run(wanted, lambda line: print(line, flush=True))
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from rwkv_server.acceptance import evidence
+
+    found = evidence.check(options.folder)
+    digest = evidence.hash_file(options.folder / evidence.EVIDENCE)
+    print(f"{options.folder}: trace sha256 {found['trace']}, evidence sha256 {digest}")
+    print(found["result"])
     return 0
 
 

@@ -1,6 +1,7 @@
 """The server's exceptions, each with the exit code and the reason that a pod ends with.
 
     ServerError
+    ├── AcceptanceFailed    1  the acceptance run, or its evidence, isn't what it has to be
     ├── ConfigInvalid      64  engine.yaml says something this server can't do
     ├── ModelError
     │   ├── ModelInvalid   65  the files are there, but aren't an RWKV-7 we can serve
@@ -48,6 +49,12 @@ class ServerError(Exception):
     def reason(self) -> str:
         """The class name: the operator's condition reason."""
         return type(self).__name__
+
+
+class AcceptanceFailed(ServerError):
+    """An acceptance check failed, or evidence was changed."""
+
+    exit_code = 1
 
 
 class ConfigInvalid(ServerError):

@@ -22,11 +22,20 @@ BACKEND = MambaAttentionBackendEnum.CUSTOM
 
 
 class Segments(NamedTuple):
-    """A step's requests in batch order; padded ones have length 0."""
+    """A step's requests in batch order; padded ones have length 0.
+
+    Attributes:
+        computed: tokens of each request that were taken in earlier steps.
+    """
 
     lengths: list[int]
     slots: list[int]
-    fresh: list[bool]
+    computed: list[int]
+
+    @property
+    def fresh(self) -> list[bool]:
+        """Whether nothing of the request was computed before."""
+        return [count == 0 for count in self.computed]
 
 
 def register_state_backend(path: str) -> None:
@@ -60,13 +69,22 @@ def read_segments(step: CommonAttentionMetadata, state: Mamba1AttentionMetadata)
     count = step.num_reqs
     lengths = torch.diff(step.query_start_loc_cpu[: count + 1])
     assert step.seq_lens_cpu_upper_bound is not None
-    fresh = step.seq_lens_cpu_upper_bound[:count] == lengths
+    computed = step.seq_lens_cpu_upper_bound[:count] - lengths
     parts = []
     if state.num_decodes and state.state_indices_tensor_d is not None:
         parts.append(state.state_indices_tensor_d[: state.num_decodes, 0])
     if state.num_prefills and state.state_indices_tensor_p is not None:
         parts.append(state.state_indices_tensor_p)
-    return Segments(lengths.tolist(), torch.cat(parts).tolist(), fresh.tolist())
+    return Segments(lengths.tolist(), torch.cat(parts).tolist(), computed.tolist())
+
+
+def batch_requests(llm: Any) -> list[str]:
+    """The ids of an in-process engine's requests in its last step, in batch order.
+
+    vLLM adds a suffix of its own to each id; it's cut off.
+    """
+    runner = llm.llm_engine.model_executor.driver_worker.model_runner
+    return [name.partition("-")[0] for name in runner.input_batch.req_ids]
 
 
 def current_layer(name: str) -> torch.nn.Module:

@@ -17,6 +17,7 @@ from vllm.v1.attention.backends.mamba1_attn import (
 
 from rwkv_server import vllm_compat
 from rwkv_server.kernels import plan
+from rwkv_server.model import step_trace
 
 
 @dataclass
@@ -34,6 +35,11 @@ class RWKV7MetadataBuilder(Mamba1AttentionMetadataBuilder):
     # A plan holds slots, so new block tables need a new plan.
     supports_update_block_table = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """As vLLM's, and open the trace where one is asked for."""
+        super().__init__(*args, **kwargs)
+        self._trace = step_trace.open_trace(self.vllm_config.additional_config)
+
     def build(
         self,
         common_prefix_len: int,
@@ -44,7 +50,10 @@ class RWKV7MetadataBuilder(Mamba1AttentionMetadataBuilder):
         """Describe one step."""
         metadata = super().build(common_prefix_len, common_attn_metadata, fast_build, **kwargs)
         segments = vllm_compat.read_segments(common_attn_metadata, metadata)
-        metadata.plan = plan.build_plan(*segments, device=self.device)
+        lengths, slots, computed = segments
+        metadata.plan = plan.build_plan(lengths, slots, segments.fresh, device=self.device)
+        if self._trace is not None:
+            self._trace.step(lengths, computed, slots)
         return metadata
 
 

@@ -20,7 +20,7 @@ from vllm.utils.torch_utils import direct_register_custom_op
 
 from rwkv_server import vllm_compat
 from rwkv_server.kernels import dispatch, plan
-from rwkv_server.model import state_layout, weights
+from rwkv_server.model import state_layout, step_trace, weights
 from rwkv_server.model.config import RWKV7Config
 
 DECAY_SCALE = -0.6065306597126334  # -exp(-1/2): a row keeps at least exp of this of the state
@@ -170,6 +170,7 @@ class RWKV7Block(nn.Module, MambaBase):
         layer = int(prefix.rsplit(".", 1)[1])
         size, eps = config.hidden_size, config.norm_eps
         self.prefix = prefix
+        self._trace = step_trace.open_trace(vllm_config.additional_config)
         self.state = state_layout.layer_state(config, dtype_name(vllm_config.model_config.dtype))
         self.pre_norm = nn.LayerNorm(size, eps=eps) if layer == 0 else None
         self.attn_norm = nn.LayerNorm(size, eps=eps)
@@ -202,9 +203,7 @@ class RWKV7Block(nn.Module, MambaBase):
             steps, caches = self._scratch(hidden)
         else:
             steps, caches = metadata.plan, self.kv_cache
-        for cache in caches:
-            # Assigned, not multiplied: whatever a slot held, NaN too, is gone.
-            cache.index_fill_(0, steps.fresh, 0)
+        self._clear(caches, steps.fresh)
         count = steps.num_rows
         x = hidden[:count]
         if self.pre_norm is not None:
@@ -217,11 +216,28 @@ class RWKV7Block(nn.Module, MambaBase):
         out[:count] = x
         return out
 
+    def _clear(self, caches: Sequence[torch.Tensor], fresh: torch.Tensor) -> None:
+        """Empty the slots of new requests."""
+        traced = self._trace is not None and len(fresh) > 0
+        before = hold_anything(caches, fresh) if traced else []
+        for cache in caches:
+            # Assigned, not multiplied: whatever a slot held, NaN too, is gone.
+            cache.index_fill_(0, fresh, 0)
+        if self._trace is not None and traced:
+            after = hold_anything(caches, fresh)
+            self._trace.cleared(self.prefix, fresh.tolist(), before, after)
+
     def _scratch(self, hidden: torch.Tensor) -> tuple[plan.Plan, tuple[torch.Tensor, ...]]:
         """One request over all rows on a state of its own, for runs before there is a cache."""
         kinds = zip(self.get_state_shape(), self.get_state_dtype(), strict=True)
         caches = tuple(hidden.new_zeros(1, *shape, dtype=dtype) for shape, dtype in kinds)
         return plan.build_plan([len(hidden)], [0], [True], hidden.device), caches
+
+
+def hold_anything(caches: Sequence[torch.Tensor], slots: torch.Tensor) -> list[bool]:
+    """Whether each of `slots` has an element that isn't zero, NaN included."""
+    held = [(cache.index_select(0, slots) != 0).flatten(1).any(1) for cache in caches]
+    return torch.stack(held).any(0).tolist()
 
 
 def dtype_name(dtype: torch.dtype) -> str:
