@@ -1,7 +1,8 @@
 """Copy the CRDs and the stacks into the chart: Helm packs only what lies in the chart's folder.
 
 `python charts/rwkv-operator/sync.py` writes the copies, `--check` only compares. The sources are
-`crds/*.yaml` and `crds/stacks/*.yaml`; nothing is edited on the way.
+`crds/*.yaml`, `crds/stacks/*.yaml` and `crds/stacks/evidence/<stack>/evidence.json`, which becomes
+`<stack>.evidence.json`; nothing is edited on the way.
 """
 
 from __future__ import annotations
@@ -11,29 +12,40 @@ from pathlib import Path
 
 CHART = Path(__file__).resolve().parent
 REPO = CHART.parent.parent
-FOLDERS = {REPO / "crds": CHART / "files" / "crds", REPO / "crds/stacks": CHART / "files/stacks"}
+FILES = CHART / "files"
+
+
+def find_sources() -> dict[Path, Path]:
+    """Each copy with its source."""
+    crds = REPO / "crds"
+    evidence = crds.glob("stacks/evidence/*/evidence.json")
+    return {
+        **{FILES / "crds" / path.name: path for path in crds.glob("*.yaml")},
+        **{FILES / "stacks" / path.name: path for path in crds.glob("stacks/*.yaml")},
+        **{FILES / "stacks" / f"{path.parent.name}.evidence.json": path for path in evidence},
+    }
 
 
 def find_differences() -> list[str]:
     """Names of copies that are missing, stale or left over."""
-    found = []
-    for source, target in FOLDERS.items():
-        names = {path.name for folder in (source, target) for path in folder.glob("*.yaml")}
-        for name in sorted(names):
-            one, other = source / name, target / name
-            if not (one.exists() and other.exists() and one.read_bytes() == other.read_bytes()):
-                found.append(str(other.relative_to(REPO)))
-    return found
+    sources = find_sources()
+    copies = {path for path in FILES.rglob("*") if path.is_file()}
+    return [
+        str(path.relative_to(REPO))
+        for path in sorted(copies | set(sources))
+        if path not in copies
+        or path not in sources
+        or path.read_bytes() != sources[path].read_bytes()
+    ]
 
 
 def write_copies() -> None:
     """Make the chart's copies equal to their sources."""
-    for source, target in FOLDERS.items():
-        target.mkdir(parents=True, exist_ok=True)
-        for old in target.glob("*.yaml"):
-            old.unlink()
-        for path in source.glob("*.yaml"):
-            (target / path.name).write_bytes(path.read_bytes())
+    for old in [path for path in FILES.rglob("*") if path.is_file()]:
+        old.unlink()
+    for target, source in find_sources().items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ class Bench:
         self.seen: dict[str, float] = {}
         operator_process.grant(self.kube)
         self.kube.run("create", "namespace", NAMESPACE)
-        self.cluster.make(deployments.load(deployments.CRDS / "stacks" / "cpu.yaml"))
+        self.cluster.make(deployments.cpu_stack_object())
         self.kube.apply(node_objects.bare())
 
     @contextlib.contextmanager

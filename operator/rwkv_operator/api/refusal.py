@@ -37,7 +37,7 @@ class Refusal:
     def text(self) -> str:
         """One line for a condition."""
         where = f" on node {self.node}" if self.node else ""
-        return f"{self.pod}{where}: {self.message} (found {self.found}, wanted {self.wanted})"
+        return f"{self.pod}{where}: {self.message} (found {self.found}; wanted {self.wanted})"
 
 
 def parse_refusal(statefulset: Mapping[str, Any] | None) -> Refusal | None:

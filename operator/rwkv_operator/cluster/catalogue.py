@@ -1,15 +1,17 @@
 """The catalogue of stacks that an installation brings, applied when the operator starts.
 
 What an admin has set on a stack stays: fields are never taken over by force, and evidence is only
-copied where a stack has none.
+copied where a stack has none. It lies beside the stack's file, as the acceptance run wrote it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -17,6 +19,9 @@ from rwkv_operator import errors, names
 from rwkv_operator.cluster.client import Cluster
 
 _log = logging.getLogger(__name__)
+
+EVIDENCE_SUFFIX: Final = ".evidence.json"
+ACCEPTED: Final = "ACCEPTANCE_OK"
 
 
 def read_catalogue(folder: Path) -> list[dict[str, Any]]:
@@ -28,8 +33,45 @@ def read_catalogue(folder: Path) -> list[dict[str, Any]]:
                 continue
             if obj.get("kind") != names.STACK_KIND:
                 raise errors.InvalidSpec(f"{path}: kind", obj.get("kind"), names.STACK_KIND)
-            stacks.append(obj)
+            stacks.append(
+                with_evidence(obj, folder / f"{obj['metadata']['name']}{EVIDENCE_SUFFIX}")
+            )
     return stacks
+
+
+def with_evidence(stack: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The stack with the evidence in a file, if that is about this very combination."""
+    if not file.is_file():
+        return stack
+    raw = file.read_bytes()
+    problem = find_problem(stack, raw)
+    if problem is not None:
+        _log.warning("%s isn't evidence for stack %s: %s", file, stack["metadata"]["name"], problem)
+        return stack
+    evidence = {
+        "status": "Validated",
+        "report": f"{file.name} of the catalogue",
+        "sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    return {**stack, "spec": {**stack["spec"], "evidence": evidence}}
+
+
+def find_problem(stack: Mapping[str, Any], raw: bytes) -> str | None:
+    """Why an acceptance run's evidence.json doesn't speak for a stack; None where it does."""
+    try:
+        value = json.loads(raw)
+        about, result = value["stack"], value["result"]
+        runtime = {key: wanted for key, wanted in about["runtime"].items() if wanted}
+        name = about["name"]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return "it can't be read"
+    if result != ACCEPTED:
+        return f"its result is {result}"
+    if name != stack["metadata"]["name"]:
+        return f"it is about stack {name}"
+    if runtime != (stack["spec"].get("runtimeRequirements") or {}):
+        return "it was made for other runtimeRequirements"
+    return None
 
 
 def apply_catalogue(cluster: Cluster, folder: Path) -> None:

@@ -47,10 +47,15 @@ class Needs:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a node can't run it, or why that isn't known."""
+    """Why a node can't run it, or why that isn't known.
+
+    Attributes:
+        absent: the label that is missing, where that is all.
+    """
 
     reason: str
     text: str
+    absent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ def similar_resources(node: Node, needs: Needs) -> tuple[str, ...]:
 def _required(node: Node, requirement: NodeRequirement) -> Iterable[Problem]:
     absent = [label for label in requirement.labels if label not in node.labels]
     for label in absent:
-        yield Problem(MISSING, f"label {label} is missing, {_setter(label)} sets it")
+        yield Problem(MISSING, f"label {label} is missing, {_setter(label)} sets it", label)
     if absent:
         return
     value = ".".join(node.labels[label] for label in requirement.labels)
@@ -203,11 +208,27 @@ def _told(examined: Sequence[tuple[Node, tuple[Problem, ...]]]) -> str:
     """The problems with the names of their nodes, those of the closest nodes first."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for node, problems in sorted(examined, key=lambda pair: len(pair[1])):
-        groups.setdefault(tuple(problem.text for problem in problems), []).append(node.name)
+        groups.setdefault(_texts(problems), []).append(node.name)
     told = [f"{_names(names)}: {', '.join(texts)}" for texts, names in groups.items()]
     rest = len(told) - _GROUPS_SHOWN
     more = [f"and {rest} kinds of nodes more"] if rest > 0 else []
     return "; ".join([*told[:_GROUPS_SHOWN], *more])
+
+
+def _texts(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """What is wrong; what is merely missing only where nothing is wrong, its labels together."""
+    wrong = tuple(problem.text for problem in problems if problem.reason != MISSING)
+    if wrong:
+        return wrong
+    absent: dict[str, list[str]] = {}
+    for problem in problems:
+        if problem.absent is not None:
+            absent.setdefault(_setter(problem.absent), []).append(problem.absent)
+    missing = (
+        f"label{'s' * (len(labels) > 1)} {', '.join(labels)} missing, set by {setter}"
+        for setter, labels in absent.items()
+    )
+    return (*(problem.text for problem in problems if problem.absent is None), *missing)
 
 
 def _names(names: Sequence[str]) -> str:

