@@ -40,8 +40,10 @@ test-engine: dev-env engine-env  ## The real vLLM engine on the CPU
 
 test-models: prepare engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
 	$(PY) -m pytest tests/unit/server/fetch tests/unit/server/checkpoint tests/unit/server/inspection \
-	  tests/unit/server/preflight tests/unit/server/model
+	  tests/unit/server/preflight tests/unit/server/model tests/unit/operator/decide/test_model.py \
+	  tests/unit/operator/manifests tests/contract/test_models_page.py tests/contract/test_engine_config.py
 	$(ENGINE_PY) -m pytest tests/engine/test_fetch.py tests/engine/test_fetch_process.py tests/engine/test_pth.py
+	$(PY) -m pytest tests/integration/test_crd_samples.py tests/e2e/test_4_models.py
 
 test-integration: prepare images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
