@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help prepare dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-engine test-models test-integration test-e2e test-long bench bench-router bench-operator \
+        test-unit test-admission test-engine test-models test-integration test-e2e test-long bench bench-router bench-operator \
         golden clean
 
 STACK ?= cpu
@@ -47,6 +47,10 @@ test-models: prepare engine-env  ## Sources and formats of models: hubs with fau
 
 test-integration: prepare images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
+
+test-admission: prepare  ## Gates of hardware stacks: decisions, a real API server, patched nodes
+	$(PY) -m pytest tests/unit/operator/decide tests/unit/operator/handlers tests/unit/server/preflight
+	$(PY) -m pytest tests/integration/operator/test_admission.py tests/integration/test_admission_policy.py
 
 test-e2e: prepare  ## A real cluster: Helm, pods, router, OpenAI SDK
 	$(PY) -m pytest tests/e2e -m "not long"
