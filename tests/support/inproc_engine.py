@@ -29,7 +29,14 @@ def greedy(max_tokens: int) -> SamplingParams:
 class Engine:
     """An fp32 engine with few slots and a small token budget, so that steps are mixed."""
 
-    def __init__(self, model: Path, *, slots: int = 4, budget: int = 32) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        slots: int = 4,
+        budget: int = 32,
+        additional_config: dict[str, Any] | None = None,
+    ) -> None:
         self.config: RWKV7Config = parse_config(json.loads((model / "config.json").read_text()))
         self.slots = slots
         self.llm = LLM(
@@ -43,6 +50,7 @@ class Engine:
             enforce_eager=True,
             kv_cache_memory_bytes=state_layout.cache_bytes(self.config, "float32", slots),
             distributed_executor_backend="uni",
+            additional_config=additional_config or {},
         )
         self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner
         self._seen: dict[str, list[torch.Tensor]] = {}

@@ -7,6 +7,7 @@ states, are in `layers`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from vllm.model_executor.models.interfaces import HasInnerState, IsAttentionFree
 from vllm.model_executor.models.utils import AutoWeightsLoader, maybe_prefix
 from vllm.sequence import IntermediateTensors
 
-from rwkv_server.model import layers, state_layout
+from rwkv_server.model import layers, packed, packed_manifest, state_layout
 from rwkv_server.model.config import RWKV7Config
 
 
@@ -63,6 +64,8 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
         if config.tie_word_embeddings:
             self.lm_head = self.lm_head.tie_weights(self.model.embeddings)
         self.logits_processor = LogitsProcessor(config.vocab_size)
+        self._packed = vllm_config.additional_config.get(packed_manifest.KEY)
+        self._folder = Path(vllm_config.model_config.model)
 
     @classmethod
     def get_mamba_state_shape_from_config(
@@ -99,6 +102,8 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
         loaded = AutoWeightsLoader(self).load_weights(weights)
         for layer in self.model.layers:
             layer.attn.finish_loading()
+        if self._packed is not None:
+            packed.attach(self.model.layers, self._folder, self._packed, self.config.parse())
         return loaded
 
 

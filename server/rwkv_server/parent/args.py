@@ -6,10 +6,12 @@ read; it travels in the environment.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 
 from rwkv_server.errors import ConfigInvalid
+from rwkv_server.model import packed_manifest
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
@@ -57,7 +59,7 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
             found=engine.max_num_batched_tokens,
             wanted=f"at least {engine.max_num_seqs}",
         )
-    flags = _flags(settings, model)
+    flags = _flags(settings, model) | _quantization_flags(settings, model)
     switches = [
         "--no-enable-prefix-caching",
         "--enable-chunked-prefill",
@@ -105,6 +107,22 @@ def cache_bytes(state_bytes: int, max_num_seqs: int) -> int:
 def compute_threads(cores: int, parameters: int) -> int:
     """OpenMP threads of the engine's worker: never more than whole cores of quota."""
     return 1 if parameters < TINY_PARAMETERS else cores
+
+
+def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
+    """Packed feed-forward weights, where they are asked for and the stack allows them."""
+    scheme, allowed = settings.engine.quantization, settings.stack.supports.quantization
+    if scheme == "None":
+        return {}
+    if scheme not in allowed:
+        told = " or ".join(allowed) or "None"
+        raise ConfigInvalid(
+            f"engine.quantization: the hardware stack {settings.stack.name} doesn't support it",
+            found=scheme,
+            wanted=told,
+        )
+    packed = {packed_manifest.KEY: {"scheme": scheme, "model": model.digest}}
+    return {"additional-config": json.dumps(packed)}
 
 
 def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:

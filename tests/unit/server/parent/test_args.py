@@ -101,3 +101,17 @@ def test_threads_are_an_affair_of_cpus():
 )
 def test_tiny_models_get_one_thread(cores, parameters, threads):
     assert args.compute_threads(cores, parameters) == threads
+
+
+def test_packed_weights_need_the_stacks_consent_and_name_the_model():
+    def packed(scheme, allowed):
+        return build(engine__quantization=scheme, stack__supports={"quantization": allowed})
+
+    assert not any("additional-config" in argument for argument in packed("None", ["W8"]))
+    with pytest.raises(ConfigInvalid, match="stack cpu doesn't support it") as caught:
+        packed("W8", ["None"])
+    assert (caught.value.found, caught.value.wanted) == ("W8", "None")
+    (argument,) = [a for a in packed("W4", ["None", "W4"]) if "additional-config" in a]
+    assert argument == (
+        '--additional-config={"rwkv_packed_ffn": {"scheme": "W4", "model": "sha256:0"}}'
+    )
