@@ -6,7 +6,9 @@ import pytest
 
 import engine_env
 
-FILES = sorted(engine_env.CONSTRAINTS.glob("cpu*.txt"))
+FILES = sorted(
+    path for stack in ("cpu", "ascend") for path in engine_env.CONSTRAINTS.glob(f"{stack}*.txt")
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)

@@ -107,9 +107,9 @@ def test_the_real_machine_tells_why_it_cannot_answer():
     machine = LocalMachine()
     with pytest.raises(Unreadable, match="no-such-program is not installed"):
         machine.run("no-such-program")
-    with pytest.raises(Unreadable, match="^the reason$"):
+    with pytest.raises(Unreadable, match=r"^the reason$"):
         machine.run("python", "-c", "raise SystemExit('a line\\nthe reason')")
-    with pytest.raises(Unreadable, match="^no such file or directory$"):
+    with pytest.raises(Unreadable, match=r"^no such file or directory$"):
         machine.read("/no/such")
     with pytest.raises(Unreadable, match="package surely_none is not installed"):
         machine.package_folder("surely_none")
