@@ -2,9 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help prepare dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-admission test-engine test-models test-integration test-e2e test-long bench bench-router bench-operator \
-        golden clean
+.PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
+        test-unit test-admission test-engine test-models test-integration test-e2e test-long \
+        acceptance bench bench-router bench-operator golden clean
 
 STACK ?= cpu
 CLUSTER ?= auto
@@ -15,9 +15,9 @@ RWKV_CLUSTER := PYTHONPATH=tests/cluster $(PY) -m rwkv_cluster --name $(CLUSTER_
 export CLUSTER
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
-demo: prepare  ## Bring up a cluster, install, apply a sample, hold a conversation
+demo: dev-env  ## Bring up a cluster, install, apply a sample, hold a conversation
 	$(PY) tests/demo/demo.py up --cluster-name $(CLUSTER_NAME)
 
 demo-down: dev-env  ## Remove everything that the demo made
@@ -30,39 +30,44 @@ check: dev-env  ## Format, lint, types, import rules, generated copies (under a 
 	.venv/bin/lint-imports --no-logo
 	$(PY) charts/rwkv-operator/sync.py --check
 
-test: prepare check test-unit test-engine test-integration test-e2e  ## Every tier; ends with pytest's summary
+test: dev-env check test-unit test-engine test-integration test-e2e  ## Every tier; ends with pytest's summary
 
 test-unit: dev-env  ## Offline: unit and contract
 	$(PY) -m pytest tests/unit tests/contract -m "not long"
 
-test-engine: dev-env engine-env  ## The real vLLM engine on the CPU
+test-engine: engine-env  ## The real vLLM engine on the CPU
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
 
-test-models: prepare engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
+test-models: engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
 	$(PY) -m pytest tests/unit/server/fetch tests/unit/server/checkpoint tests/unit/server/inspection \
 	  tests/unit/server/preflight tests/unit/server/model tests/unit/operator/decide/test_model.py \
 	  tests/unit/operator/manifests tests/contract/test_models_page.py tests/contract/test_engine_config.py
 	$(ENGINE_PY) -m pytest tests/engine/test_fetch.py tests/engine/test_fetch_process.py tests/engine/test_pth.py
 	$(PY) -m pytest tests/integration/test_crd_samples.py tests/e2e/test_4_models.py
 
-test-integration: prepare images  ## A real API server, a real HAProxy, the built images
+test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
 
-test-admission: prepare  ## Gates of hardware stacks: decisions, a real API server, patched nodes
+test-admission: dev-env  ## Gates of hardware stacks: decisions, a real API server, patched nodes
 	$(PY) -m pytest tests/unit/operator/decide tests/unit/operator/handlers tests/unit/server/preflight
 	$(PY) -m pytest tests/integration/operator/test_admission.py tests/integration/test_admission_policy.py
 
-test-e2e: prepare  ## A real cluster: Helm, pods, router, OpenAI SDK
+test-e2e: dev-env  ## A real cluster: Helm, pods, router, OpenAI SDK
 	$(PY) -m pytest tests/e2e -m "not long"
 
-test-long: prepare engine-env  ## What takes too long for every run: repeated kills and soaks
+test-long: engine-env  ## What takes too long for every run: repeated kills and soaks
 	$(ENGINE_PY) -m pytest tests/engine -m long
 	$(PY) -m pytest tests/unit tests/contract tests/integration tests/e2e -m long
+
+acceptance: engine-env  ## The acceptance scenario of a hardware stack, three times
+	for run in 1 2 3; do \
+	  $(ENGINE_PY) -m rwkv_server acceptance --stack crds/stacks/$(STACK).yaml --model image/models/tiny-recall; \
+	done
 
 images: dev-env  ## Build the server, operator and router images
 	$(PY) image/build.py server operator router
 
-cluster-up: prepare  ## Only the cluster (CLUSTER=local|kind|current)
+cluster-up: dev-env  ## Only the cluster (CLUSTER=local|kind|current)
 	$(RWKV_CLUSTER) up
 
 cluster-down: dev-env  ## Remove the cluster
@@ -74,21 +79,21 @@ engine-env: dev-env  ## The engine's own environment (STACK=cpu), from hash-pinn
 bench: bench-router bench-operator  ## Every bench, then docs/performance.md from their results
 	$(PY) tests/bench/report.py
 
-bench-router: prepare  ## Writes build/bench/router.json
+bench-router: dev-env  ## Writes build/bench/router.json
 	$(PY) tests/bench/router_bench.py
 
-bench-operator: prepare  ## Writes build/bench/operator.json
+bench-operator: dev-env  ## Writes build/bench/operator.json
 	$(PY) tests/bench/operator_bench.py
 
 golden: dev-env  ## Write the golden files anew, to be read in the diff
 	UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/unit tests/contract
 
-prepare: dev-env  ## What demo and tests need from Debian (says what it installs)
+packages:  ## What everything here needs from Debian (says what it installs)
 	.ci/prepare
 
-dev-env: .venv/.ready  ## The Python environment of this checkout
+dev-env: packages .venv/.ready  ## The Python environment of this checkout
 
-.venv/.ready: image/constraints/dev.txt pyproject.toml
+.venv/.ready: image/constraints/dev.txt pyproject.toml | packages
 	@echo "dev-env: a Python environment in .venv (about 250 MB), from image/constraints/dev.txt"
 	test -x .venv/bin/pip || python3 -m venv .venv
 	.venv/bin/pip install -q --require-hashes --only-binary :all: -r image/constraints/uv.txt
