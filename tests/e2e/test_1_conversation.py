@@ -113,9 +113,14 @@ def test_a_wrong_key_is_refused_and_says_so(chat: World) -> None:
 
 def test_the_engines_answer_only_their_routers(chat: World) -> None:
     pod = next(iter(chat.engine_pods().values()))
-    probe = (
-        "import socket,sys\n"
-        "s=socket.socket(); s.settimeout(3)\n"
-        f"sys.exit(0 if s.connect_ex(('{pod['status']['podIP']}', 8000)) else 1)"
-    )
-    chat.kube.run("exec", "client", "--", "python3", "-c", probe)
+    router = chat.router_urls()[0].removeprefix("http://").partition(":")[0]
+    assert connects(chat, router, 8080), "the client reaches nothing at all"
+    assert not connects(chat, pod["status"]["podIP"], 8000)
+    assert not connects(chat, pod["status"]["podIP"], 8001)
+
+
+def connects(world: World, host: str, port: int) -> bool:
+    """Whether the client pod can open a connection there."""
+    probe = f"import socket; print(socket.socket().connect_ex(('{host}', {port})))"
+    script = f"import socket; socket.setdefaulttimeout(3); {probe}"
+    return world.kube.run("exec", "client", "--", "python3", "-c", script).strip() == "0"
