@@ -7,7 +7,7 @@ SHELL := /bin/bash
         acceptance bench bench-router bench-operator golden clean
 
 STACK ?= cpu
-CLUSTER ?= auto
+CLUSTER ?=
 CLUSTER_NAME ?= rwkv
 PY := .venv/bin/python
 ENGINE_PY := build/engine-env/$(STACK)/bin/python
