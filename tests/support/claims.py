@@ -26,7 +26,8 @@ def fill_claim(world: World, name: str, script: str) -> None:
         "restartPolicy": "Never",
         "containers": [container],
         "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": name}}],
-        "securityContext": {"runAsUser": 65532, "fsGroup": 65532},
+        # A volume that an engine has mounted first, read-only, belongs to nobody else.
+        "securityContext": {"runAsUser": 0},
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fill"}, "spec": spec}
     world.kube.apply(pod)
