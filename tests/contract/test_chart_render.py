@@ -61,8 +61,12 @@ def test_no_crds_when_switched_off() -> None:
 def test_the_catalogue_names_the_image_of_the_release() -> None:
     objects = find_helm().render("images.server=example.test/engine:v7")
     catalogue = of_kind(objects, "ConfigMap")["rwkv-operator-catalogue"]["data"]
-    sources = {path.name for path in (REPO / "crds" / "stacks").glob("*.yaml")}
-    assert set(catalogue) == sources
+    stacks = REPO / "crds" / "stacks"
+    evidence = {path.name: path / "evidence.json" for path in (stacks / "evidence").iterdir()}
+    sources = {path.name for path in stacks.glob("*.yaml")}
+    assert set(catalogue) == sources | {f"{name}.evidence.json" for name in evidence}
+    for name, path in evidence.items():
+        assert catalogue[f"{name}.evidence.json"] == path.read_text()
     stack = yaml.safe_load(catalogue["cpu.yaml"])
     source = yaml.safe_load((REPO / "crds" / "stacks" / "cpu.yaml").read_text())
     source["spec"]["engineImage"] = "example.test/engine:v7"

@@ -151,6 +151,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("UnsupportedCombination", check_dtype),
     ("UnsupportedCombination", check_format),
     ("UnsupportedCombination", check_quantization),
+    ("StackNotValidated", check_evidence),
 )
 
 

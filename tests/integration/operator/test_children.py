@@ -180,7 +180,7 @@ def test_an_unknown_stack_makes_no_pod_and_goes_on_when_it_appears(
     found = wait_reason(kube, "chat", "Admitted", "False", "UnknownStack", namespace)
     assert f"late-{namespace}" in found["message"] and "cpu" in found["message"]
     assert existing(kube, namespace) == set()
-    stack = deployments.load(deployments.CRDS / "stacks" / "cpu.yaml")
+    stack = deployments.cpu_stack_object()
     stack["metadata"]["name"] = f"late-{namespace}"
     kube.apply(stack)
     wait_children(kube, namespace)

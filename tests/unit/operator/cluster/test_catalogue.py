@@ -126,3 +126,11 @@ def test_anything_else_in_the_folder_is_refused_with_its_file(tmp_path: Path) ->
     (tmp_path / "x.yaml").write_text("kind: Pod")
     with pytest.raises(errors.InvalidSpec, match=r"x\.yaml: kind: found Pod"):
         catalogue.read_catalogue(tmp_path)
+
+
+def test_the_repos_own_evidence_speaks_for_its_stack() -> None:
+    folders = sorted((deployments.CRDS / "stacks" / "evidence").iterdir())
+    assert [folder.name for folder in folders] == ["cpu"]
+    for folder in folders:
+        obj = deployments.load(deployments.CRDS / "stacks" / f"{folder.name}.yaml")
+        assert catalogue.find_problem(obj, (folder / "evidence.json").read_bytes()) is None
