@@ -122,6 +122,8 @@ def _api(dep: spec.Deployment) -> list[str]:
     return [
         "frontend api",
         f"bind :{names.PORT_ROUTER}",
+        # Below the global one, so that clients never keep a probe from being answered.
+        f"maxconn {router_sizing.router_sizing(routing).client_connections}",
         f"log-format '%{{+json}}o {LOG_FIELDS}'",
         haproxy_errors.unavailable(),
         *haproxy_request.request_id(),

@@ -22,6 +22,9 @@ HEADERS: Final = 128 * 2**10
 """Room in a buffer beside the body: the request's headers, and those that the router adds."""
 
 MAX_CONNECTIONS: Final = 4096
+OPS_CONNECTIONS: Final = 64
+"""Of them, those that clients can't take: for probes, the operator and metrics."""
+
 CONNECTION: Final = 32 * 2**10
 BASE: Final = 96 * 2**20
 
@@ -37,13 +40,15 @@ class Sizing:
     Attributes:
         buffer_bytes: length of one buffer.
         buffers: how many of them at a time.
-        connections: clients at a time.
+        connections: clients and others at a time.
+        client_connections: clients at a time.
         memory_limit_bytes: what all of that adds up to.
     """
 
     buffer_bytes: int
     buffers: int
     connections: int
+    client_connections: int
     memory_limit_bytes: int
 
 
@@ -55,5 +60,6 @@ def router_sizing(routing: spec.Routing) -> Sizing:
         buffer_bytes=buffer_bytes,
         buffers=buffers,
         connections=MAX_CONNECTIONS,
+        client_connections=MAX_CONNECTIONS - OPS_CONNECTIONS,
         memory_limit_bytes=BASE + MAX_CONNECTIONS * CONNECTION + buffers * buffer_bytes,
     )

@@ -1,5 +1,6 @@
 """Engines that die, drain, hang or are busy, and a DNS server that is gone."""
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,6 +9,7 @@ import pytest
 from router_rig import Rig, deployment, eventually
 
 from rwkv_operator.api import spec
+from rwkv_operator.manifests import router_sizing
 
 pytestmark = pytest.mark.haproxy
 
@@ -218,3 +220,22 @@ def test_a_soft_stop_closes_the_port_and_lets_streams_end(own_rig: Rig) -> None:
     own_rig.client.close()
     assert leaving.process is not None
     assert leaving.process.wait(10) == 0
+
+
+def test_clients_that_hold_every_connection_leave_the_ops_port_to_probes(
+    haproxy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_sizing, "MAX_CONNECTIONS", router_sizing.OPS_CONNECTIONS + 2)
+    with Rig(deployment(), engines=1, routers=1) as rig:
+        router = rig.routers[0]
+        # More than it takes; the last ones wait in the kernel.
+        held = [socket.create_connection(("127.0.0.1", router.port)) for _ in range(4)]
+        try:
+            for client in held[:2]:
+                client.sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+                assert client.recv(64).startswith(b"HTTP/1.1 401")
+            answer = httpx.get(f"{router.ops_url}/livez", timeout=5, trust_env=False)
+            assert answer.status_code == 200
+        finally:
+            for client in held:
+                client.close()

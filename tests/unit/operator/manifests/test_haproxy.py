@@ -70,6 +70,17 @@ def test_each_ordinal_has_one_identity_and_one_name_in_every_backend() -> None:
     assert servers == [*wanted, *wanted]
 
 
+def test_clients_never_take_the_last_connections_of_the_ops_port() -> None:
+    sections = {s.split("\n")[0]: s for s in render(deployments.parsed()).split("\n\n")}
+    limits = {
+        name: int(limit[1])
+        for name, section in sections.items()
+        if (limit := re.search(r"^ *maxconn (\d+)$", section, re.MULTILINE))
+    }
+    assert set(limits) == {"global", "frontend api"}
+    assert limits["global"] - limits["frontend api"] >= 32
+
+
 def test_no_formatted_error_is_in_the_defaults() -> None:
     """HAProxy 3.2.26 crashes on one: a stream that ends in it takes the worker along."""
     defaults = render(deployments.parsed()).split("\n\n")[1]
