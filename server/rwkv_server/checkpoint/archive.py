@@ -22,6 +22,9 @@ from rwkv_server.errors import ModelInvalid
 MAX_PICKLE_BYTES = 64 << 20
 # The unsigned type of the same width: bfloat16 has no type here, and none is needed.
 WIDTHS = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
+MAX_DIMENSIONS = 8
+_MAX_COUNT = 1 << 48
+_UNREADABLE = (zipfile.BadZipFile, RuntimeError, EOFError, OSError)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Archive:
         self._path = path
         try:
             self._zip = zipfile.ZipFile(path)
-        except zipfile.BadZipFile:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError):
             raise ModelInvalid(
                 f"{path} is not a .pth checkpoint: its copy was cut short, or it is in the format "
                 "from before PyTorch 1.6; save it again with torch.save",
@@ -64,7 +67,7 @@ class Archive:
         try:
             self._root, pickled = self._read_pickle()
             entries = sandbox.describe_pickle(pickled, path)
-            self.tensors = {entry[0]: self._check(entry) for entry in entries}
+            self.tensors = {tensor.name: tensor for tensor in map(self._check, entries)}
         except BaseException:
             self._zip.close()
             raise
@@ -86,12 +89,12 @@ class Archive:
         """The elements as unsigned integers of their width, in the tensor's shape.
 
         Raises:
-            ModelInvalid: the bytes don't have the archive's own checksum.
+            ModelInvalid: the bytes don't have the archive's own length and checksum.
         """
         width = numpy.dtype(WIDTHS[tensor.dtype])
         try:
-            content = self._zip.read(f"{self._root}data/{tensor.storage}")
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            content = self._read_stored(f"{self._root}data/{tensor.storage}")
+        except (KeyError, *_UNREADABLE) as error:
             raise ModelInvalid(f"{self._path}: tensor {tensor.name} is damaged: {error}") from None
         flat = numpy.frombuffer(content, width)[tensor.offset :]
         strides = tuple(stride * width.itemsize for stride in tensor.strides)
@@ -111,16 +114,32 @@ class Archive:
 
     def _content(self, name: str, absent: bytes) -> bytes:
         try:
-            return self._zip.read(name)
+            return self._read_stored(name)
         except KeyError:
             return absent
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        except _UNREADABLE as error:
             raise ModelInvalid(f"{self._path}: {name} can't be read: {error}") from None
 
-    def _check(self, entry: list[Any]) -> StoredTensor:
+    def _read_stored(self, name: str) -> bytes:
+        """An entry's bytes; views reach over all that the directory promises, so count them."""
+        entry = self._zip.getinfo(name)
+        if not _is_stored(entry):
+            raise zipfile.BadZipFile("it is not stored as torch does")
+        content = self._zip.read(entry)
+        if len(content) != entry.file_size:
+            raise zipfile.BadZipFile(f"it has {len(content)} bytes, not {entry.file_size}")
+        return content
+
+    def _check(self, entry: Any) -> StoredTensor:
+        if not isinstance(entry, list) or len(entry) != 6:
+            raise ModelInvalid(f"{self._path}: its table of tensors is broken")
         name, storage, dtype, offset, shape, strides = entry
+        if not all(isinstance(text, str) and text.isprintable() for text in (name, storage, dtype)):
+            raise ModelInvalid(f"{self._path}: tensor {ascii(name)[:200]} has an odd name or type")
+        if not isinstance(shape, list) or not isinstance(strides, list):
+            raise ModelInvalid(f"{self._path}: tensor {name} has an odd shape")
         counts = [offset, *shape, *strides]
-        if not all(type(count) is int and count >= 0 for count in counts):
+        if len(shape) > MAX_DIMENSIONS or not all(map(_is_count, counts)):
             raise ModelInvalid(f"{self._path}: tensor {name} has an odd shape")
         if dtype not in WIDTHS:
             raise ModelInvalid(
@@ -140,9 +159,11 @@ class Archive:
             raise ModelInvalid(
                 f"{self._path}: the bytes of tensor {tensor.name} are missing"
             ) from None
-        if found.compress_type != zipfile.ZIP_STORED or len(tensor.shape) != len(tensor.strides):
+        width = numpy.dtype(WIDTHS[tensor.dtype]).itemsize
+        whole = _is_stored(found) and found.file_size % width == 0
+        if not whole or len(tensor.shape) != len(tensor.strides):
             raise ModelInvalid(f"{self._path}: tensor {tensor.name} is not stored as torch does")
-        count = found.file_size // numpy.dtype(WIDTHS[tensor.dtype]).itemsize
+        count = found.file_size // width
         last = tensor.offset + sum(
             (size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides, strict=True)
         )
@@ -153,3 +174,11 @@ class Archive:
                 found=count,
                 wanted=math.prod(tensor.shape),
             )
+
+
+def _is_stored(entry: zipfile.ZipInfo) -> bool:
+    return entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MAX_COUNT

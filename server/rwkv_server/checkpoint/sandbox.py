@@ -51,6 +51,8 @@ def _believed(output: bytes, code: int, source: Path) -> list[Any]:
         raise ModelInvalid(
             f"{source}: the process that parses it ended with {code}: the file is no checkpoint"
         ) from None
+    if not isinstance(answer, dict):
+        raise ModelInvalid(f"{source} is no checkpoint: its table of tensors is broken")
     if "refused" in answer:
         raise ModelInvalid(
             f"{source} is refused: its pickle calls {answer['refused']}, which weights never need. "
@@ -58,7 +60,7 @@ def _believed(output: bytes, code: int, source: Path) -> list[Any]:
             found=str(answer["refused"])[:200],
             wanted="tensors only",
         )
-    if "tensors" not in answer:
+    tensors = answer.get("tensors")
+    if not isinstance(tensors, list):
         raise ModelInvalid(f"{source} is no checkpoint: {answer.get('error')}")
-    tensors: list[Any] = answer["tensors"]
     return tensors

@@ -109,6 +109,8 @@ def rebuilt(*arguments):
         (0, (4, 1), (1,), "not stored as torch"),
         (0, (0,), (1,), "reaches beyond"),
         (0, ("4",), (1,), "odd shape"),
+        (0, (1 << 60,), (0,), "odd shape"),
+        (0, (1,) * 9, (1,) * 9, "odd shape"),
     ],
 )
 def test_numbers_are_compared_with_the_bytes(tmp_path, offset, shape, strides, words):
@@ -135,6 +137,66 @@ def test_a_missing_storage_a_wide_type_and_damage(tmp_path):
     hurt.write_bytes(hurt.read_bytes().replace(b"\7\0\7\0\7\0", b"\7\0\7\0\6\0", 1))
     with pytest.raises(ModelInvalid, match="tensor a is damaged"):
         opened(hurt)
+
+
+def patch_sizes(path, entry, compressed, whole):
+    """Write other sizes into the zip directory's record of `entry`."""
+    content = bytearray(path.read_bytes())
+    # The last mention of the name is the directory's; its sizes lie 26 bytes before.
+    at = content.rindex(entry) - 26
+    content[at : at + 8] = compressed.to_bytes(4, "little") + whole.to_bytes(4, "little")
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("compressed", [4, 1 << 20])
+def test_a_directory_that_promises_more_bytes_than_there_are(tmp_path, compressed):
+    storage = pth_file.storage("0", numpy.zeros(1000, "float32"))
+    path = pth_file.write(tmp_path / "m.pth", {"a": rebuilt(storage, 0, (1000,), (1,))})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("model/data/0", b"ABCD")
+    patch_sizes(path, b"model/data/0", compressed, 1 << 20)
+    with pytest.raises(ModelInvalid, match=r"tensor a is (not stored|damaged)"):
+        opened(path)
+
+
+def test_bytes_that_are_no_whole_elements(tmp_path):
+    storage = pth_file.storage("0", numpy.zeros(1, "float32"))
+    path = pth_file.write(tmp_path / "m.pth", {"a": rebuilt(storage, 0, (1,), (1,))})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("model/data/0", bytes(7))
+    with pytest.raises(ModelInvalid, match="not stored as torch does"):
+        opened(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ["a", "0", ["F32"], 0, [1], [1]],
+        ["a", "0", "F32", 0, 1, [1]],
+        ["a", "0", "F32", 0, [1], None],
+        ["a", "0", "F32", 0, [1]],
+        ["\ud800", "0", "F32", 0, [1], [1]],
+        ["a", 0, "F32", 0, [1], [1]],
+        {},
+    ],
+)
+def test_whatever_the_parser_says_is_only_believed_in_form(tmp_path, monkeypatch, entry):
+    monkeypatch.setattr(sandbox, "describe_pickle", lambda content, source: [entry])
+    with pytest.raises(ModelInvalid):
+        opened(pth_file.write(tmp_path / "m.pth", {"a": numpy.zeros(1, "float32")}))
+
+
+def test_a_table_in_a_form_that_the_pickle_chose(tmp_path):
+    # `b` sets attributes of the tensor before it, whatever they are.
+    storage = pth_file.storage("0", numpy.zeros(1, "float32"))
+    path = pth_file.write(tmp_path / "m.pth", {"a": rebuilt(storage, 0, (1,), (1,))})
+    with zipfile.ZipFile(path) as file:
+        pickled = file.read("model/data.pkl")
+    for value in (b"K\x01", b"N", b"]"):
+        changed = pickled.replace(b"s.", b"}X\x05\x00\x00\x00shape" + value + b"sbs.")
+        assert changed != pickled
+        with pytest.raises(ModelInvalid):
+            opened(pth_file.write_raw(tmp_path / "n.pth", changed))
 
 
 def test_what_is_no_archive(tmp_path):
