@@ -32,9 +32,23 @@ def without_crds(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [obj for obj in objects if obj["kind"] != "CustomResourceDefinition"]
 
 
+def without_copies(obj: dict[str, Any]) -> dict[str, Any]:
+    """The same without evidence and the hash over it: other tests compare those."""
+    if obj["kind"] == "ConfigMap":
+        kept = {name: "…" if name.endswith(".json") else text for name, text in obj["data"].items()}
+        return {**obj, "data": kept}
+    if obj["kind"] == "Deployment":
+        annotations = obj["spec"]["template"]["metadata"]["annotations"]
+        if "checksum/catalogue" in annotations:
+            annotations["checksum/catalogue"] = "…"
+    return obj
+
+
 @pytest.mark.parametrize("case", INSTALLATIONS)
 def test_an_installation_has_just_these_objects(case: str) -> None:
-    objects = without_crds(find_helm().render(*INSTALLATIONS[case]))
+    objects = [
+        without_copies(obj) for obj in without_crds(find_helm().render(*INSTALLATIONS[case]))
+    ]
     golden.check_all(f"chart/{case}", objects)
 
 
