@@ -146,6 +146,9 @@ def _agent(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
         **_agent_container(dep, ctx, "run"),
         "ports": [{"name": "agent", "containerPort": names.PORT_AGENT, "protocol": "TCP"}],
         "livenessProbe": _probe("agent", period=10, timeout=5, failures=3),
+        # Linux drops a SIGTERM to a first process that hasn't set its handlers yet, and the pod
+        # would stay for its whole grace period. By now the agent has started.
+        "lifecycle": {"preStop": {"sleep": {"seconds": LEAVE_SECONDS}}},
     }
 
 
