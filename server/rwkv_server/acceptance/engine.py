@@ -23,6 +23,7 @@ from rwkv_server import vllm_compat
 from rwkv_server.acceptance import scenario, trace
 from rwkv_server.model import config as model_config
 from rwkv_server.model import reference, state_layout, step_trace
+from rwkv_server.preflight import tensor_index
 
 
 def run(model: Path, dtype: str, budget: int) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def reference_outputs(model: Path, dtype: str) -> dict[str, list[int]]:
     config = _read_config(model)
     kind = getattr(torch, dtype)
     tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(model.glob("*.safetensors")):
+    for file in tensor_index.weight_files(model):
         tensors |= {name: tensor.to(kind) for name, tensor in load_file(file).items()}
     found: dict[str, list[int]] = {}
     answers: dict[int, list[int]] = {}

@@ -39,17 +39,24 @@ class Tensor:
 
 
 def weight_files(model: Path) -> list[Path]:
-    """The model's weight files: the index's shards, else `model.safetensors`, else all there are.
+    """The model's weight files: the index's shards, else all there are, as vLLM loads them.
 
     Raises:
-        ModelInvalid: the index is broken or names a file that isn't there.
+        ModelInvalid: the index is broken, or other weights lie beside `model.safetensors`.
     """
     index = model / INDEX
     if index.exists():
         return [model / name for name in sorted(set(read_index(index).values()))]
-    if (model / SINGLE).exists():
-        return [model / SINGLE]
-    return sorted(model.glob("*.safetensors"))
+    files = sorted(model.glob("*.safetensors"))
+    surplus = [file.name for file in files if file.name != SINGLE]
+    if surplus and len(surplus) < len(files):
+        raise ModelInvalid(
+            f"{model} holds {surplus[0]} beside {SINGLE}, and no {INDEX} says which are the "
+            "model's weights: take the other files away",
+            found=", ".join([SINGLE, *surplus[:8]]),
+            wanted=SINGLE,
+        )
+    return files
 
 
 def read_index(path: Path) -> dict[str, str]:

@@ -86,6 +86,18 @@ def test_an_index_cannot_point_outside(name, tmp_path):
         tensor_index.weight_files(tmp_path)
 
 
+def test_without_an_index_only_what_vllm_would_load_is_the_model(tmp_path):
+    for name in ("a.safetensors", "b.safetensors"):
+        (tmp_path / name).touch()
+    found = tensor_index.weight_files(tmp_path)
+    assert [file.name for file in found] == ["a.safetensors", "b.safetensors"]
+    (tmp_path / tensor_index.SINGLE).touch()
+    with pytest.raises(ModelInvalid, match=r"holds a\.safetensors beside model\.safetensors"):
+        tensor_index.weight_files(tmp_path)
+    (tmp_path / tensor_index.INDEX).write_text('{"weight_map": {"t": "b.safetensors"}}')
+    assert tensor_index.weight_files(tmp_path) == [tmp_path / "b.safetensors"]
+
+
 def test_a_tensor_in_two_files_is_refused(tmp_path):
     files = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
     for file in files:
