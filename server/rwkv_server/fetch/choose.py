@@ -26,7 +26,7 @@ def choose_files(
     Args:
         listing: everything in the repository.
         wanted_format: Auto, SafeTensors or PTH.
-        files: names that choose among several weight files.
+        files: names that choose among several weight files; they can name nothing else.
         label: how errors name the repository.
 
     Raises:
@@ -37,6 +37,13 @@ def choose_files(
         if name not in here:
             raise ModelInvalid(
                 f"{label} has no file {name} at its root", found="no such file", wanted=name
+            )
+        if not name.endswith((".safetensors", ".pth")):
+            raise ModelInvalid(
+                f"{label}: files names {name}, which holds no weights; leave it out, the model's "
+                "other files come by themselves",
+                found=name,
+                wanted="names of .safetensors or .pth files",
             )
     safetensors = _choose_safetensors([n for n in here if n.endswith(".safetensors")], files)
     checkpoints = sorted(n for n in here if n.endswith(".pth"))
@@ -54,11 +61,25 @@ def choose_files(
     if chosen == "SafeTensors" and file_names.CONFIG not in here:
         raise ModelInvalid(f"{label} has no {file_names.CONFIG}", wanted=file_names.CONFIG)
     weights = safetensors if chosen == "SafeTensors" else checkpoints
-    if chosen == "SafeTensors" and file_names.INDEX in here and file_names.SINGLE not in weights:
+    if file_names.SINGLE in weights and len(weights) > 1:
+        raise ModelInvalid(
+            f"{label}: files names {', '.join(weights)}, wanted one model's: "
+            f"{file_names.SINGLE} is a whole one",
+            found=", ".join(weights),
+            wanted=file_names.SINGLE,
+        )
+    if chosen == "SafeTensors" and file_names.INDEX in here and _are_indexed(weights, files):
         weights = [*weights, file_names.INDEX]
     side = [name for name in file_names.SIDE_FILES if name in here]
     names = {*weights, *side, *(name for name in files if name in here)}
     return sorted((here[name] for name in names), key=lambda file: (file.size, file.name))
+
+
+def _are_indexed(weights: list[str], files: list[str]) -> bool:
+    """Whether the index is about these: it isn't about another model's file that was named."""
+    if weights == [file_names.SINGLE]:
+        return False
+    return not set(weights) & set(files) or all(map(_SHARD.fullmatch, weights))
 
 
 def _choose_safetensors(names: list[str], files: list[str]) -> list[str]:

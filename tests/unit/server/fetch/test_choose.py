@@ -31,7 +31,19 @@ def chosen(names, wanted="Auto", files=()):
         (["a.pth", ONE, *SIDE], "SafeTensors", [], [ONE, *SIDE]),
         (["a.pth", ONE, *SIDE], "Auto", ["a.pth"], ["a.pth", *SIDE]),
         (["a.pth", ONE, *SIDE], "Auto", [ONE], [ONE, *SIDE]),
-        ([ONE, *SIDE, "merges.txt"], "Auto", ["merges.txt"], [ONE, *SIDE, "merges.txt"]),
+        (
+            ["alt.safetensors", *SHARDS, INDEX, *SIDE],
+            "Auto",
+            ["alt.safetensors"],
+            ["alt.safetensors", *SIDE],
+        ),
+        (["alt.safetensors", *SHARDS, INDEX, *SIDE], "Auto", SHARDS, [*SHARDS, INDEX, *SIDE]),
+        (
+            ["a.safetensors", "b.safetensors", INDEX, *SIDE],
+            "Auto",
+            [],
+            ["a.safetensors", "b.safetensors", INDEX, *SIDE],
+        ),
     ],
 )
 def test_what_is_chosen(names, wanted, files, found):
@@ -60,6 +72,9 @@ def test_what_never_is(name):
         ([ONE, "config.json"], "Auto", [], "has no tokenizer.json"),
         ([ONE, "tokenizer.json"], "Auto", [], "has no config.json"),
         ([ONE, *SIDE], "Auto", ["b.pth"], "has no file b.pth at its root"),
+        ([ONE, "x.py", *SIDE], "Auto", ["x.py"], "files names x.py, which holds no weights"),
+        ([ONE, "merges.txt", *SIDE], "Auto", ["merges.txt"], "files names merges.txt"),
+        ([ONE, "alt.safetensors", *SIDE], "Auto", [ONE, "alt.safetensors"], "one model's"),
         (["a.pth", *SIDE], "SafeTensors", [], "no .safetensors file, only a.pth"),
     ],
 )
