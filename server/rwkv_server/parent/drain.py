@@ -34,9 +34,8 @@ class Drainer:
     def start(self) -> None:
         """Begin the drain if it hasn't begun."""
         if self._task is None:
-            served = self._status.healthy
             self._status.draining = True
-            self._task = asyncio.create_task(self._run(served))
+            self._task = asyncio.create_task(self._run(self._status.served))
 
     async def finish(self) -> None:
         """Begin it if needed and wait for its end."""
@@ -55,10 +54,11 @@ class Drainer:
         deadline = self._status.elapsed_s + self._settings.shutdown_timeout_seconds
         while not self._status.child_died:
             load = await self._load()
-            if load is not None and load.in_flight == 0:
+            in_flight = None if load is None else load.in_flight
+            if in_flight == 0:
                 self._status.enter("Draining", "every answer is complete")
                 return
-            count = "an unknown number of" if load is None else load.in_flight
+            count = "an unknown number of" if in_flight is None else in_flight
             if self._status.elapsed_s >= deadline:
                 log.warning("the drain ran out of time with %s requests in flight", count)
                 self._status.enter("Draining", f"ran out of time with {count} requests in flight")

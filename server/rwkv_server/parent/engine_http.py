@@ -22,17 +22,24 @@ class Health(Enum):
 
 @dataclass(frozen=True)
 class Load:
-    """Requests inside the engine, and HTTP requests whose answer isn't complete."""
+    """Requests inside the engine, and HTTP requests whose answer isn't complete.
+
+    `in_flight` is None where the child doesn't tell it: that isn't the same as no request.
+    """
 
     running: int
     waiting: int
-    in_flight: int
+    in_flight: int | None
 
 
 def parse_load(text: str) -> Load:
-    """Read the counts from the child's metrics; what it doesn't tell counts as 0."""
-    names = (metrics.RUNNING, metrics.WAITING, metrics.IN_FLIGHT)
-    return Load(*(int(metrics.sum_samples(text, name) or 0) for name in names))
+    """Read the counts from the child's metrics; vLLM's count as 0 while it doesn't tell them."""
+    in_flight = metrics.sum_samples(text, metrics.IN_FLIGHT)
+    return Load(
+        int(metrics.sum_samples(text, metrics.RUNNING) or 0),
+        int(metrics.sum_samples(text, metrics.WAITING) or 0),
+        None if in_flight is None else int(in_flight),
+    )
 
 
 class EngineHttp:

@@ -78,6 +78,8 @@ class Parent:
                 # The life goes on during the drain: it watches the child.
                 draining = asyncio.create_task(self._drainer.finish())
                 await asyncio.wait({life, draining}, return_when=asyncio.FIRST_COMPLETED)
+                if life.done() or self._status.child_died:
+                    await life
             finally:
                 await _cancel(life, stopping)
                 if self._child is not None:
@@ -162,7 +164,7 @@ class Parent:
 
     def _become_healthy(self) -> None:
         first = self._status.phase == "LoadingModel"
-        self._status.healthy = True
+        self._status.healthy = self._status.served = True
         if not self._status.draining:
             self._status.enter("Ready", "serving")
         if first:

@@ -42,6 +42,7 @@ class Status:
     Attributes:
         phase: where the pod is in its life.
         healthy: the child answers its health check.
+        served: it has answered one, so that requests may be in flight.
         draining: the drain has begun; never goes back.
         drained: nothing is in flight any more, or the drain ran out of time.
         child_died: the child ended by itself.
@@ -52,6 +53,7 @@ class Status:
     phase: Phase = "Preflight"
     progress: Progress = Progress("comparing the container with its hardware stack")
     healthy: bool = False
+    served: bool = False
     draining: bool = False
     drained: bool = False
     child_died: bool = False

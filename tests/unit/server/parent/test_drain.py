@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rwkv_server.parent.drain import Drainer
-from rwkv_server.parent.engine_http import Load
+from rwkv_server.parent.engine_http import Load, parse_load
 from rwkv_server.parent.status import Status
 from rwkv_server.settings import Drain
 
@@ -15,11 +15,11 @@ BOUNDS = Drain(routerCheckIntervalSeconds=2, shutdownTimeoutSeconds=5)
 class World:
     """A clock that moves only when somebody sleeps, and a list of loads to come."""
 
-    def __init__(self, monkeypatch, loads, healthy=True):
+    def __init__(self, monkeypatch, loads, served=True):
         self.now = 0.0
         self.loads = loads
         self.asked_at = []
-        self.status = Status(clock=lambda: self.now, healthy=healthy)
+        self.status = Status(clock=lambda: self.now, healthy=served, served=served)
         self.drainer = Drainer(BOUNDS, self.status, self.load)
         real_sleep = asyncio.sleep
 
@@ -66,9 +66,28 @@ async def test_a_dead_child_ends_it(monkeypatch):
 
 
 async def test_before_the_first_ready_there_is_nothing_to_wait_for(monkeypatch):
-    world = World(monkeypatch, [1], healthy=False)
+    world = World(monkeypatch, [1], served=False)
     await world.drainer.finish()
     assert (world.now, world.status.drained) == (0.0, True)
+
+
+async def test_a_child_that_is_silent_just_now_is_waited_for_too(monkeypatch):
+    world = World(monkeypatch, [None, 2, 0])
+    world.status.healthy = False
+    await world.drainer.finish()
+    assert len(world.asked_at) == 3
+    assert world.asked_at[0] == 6.0
+
+
+async def test_a_child_that_does_not_tell_its_requests_may_have_some(monkeypatch, caplog):
+    world = World(monkeypatch, [0])
+
+    async def load():
+        return parse_load("vllm:num_requests_running 0.0\n")
+
+    world.drainer = Drainer(BOUNDS, world.status, load)
+    await world.drainer.finish()
+    assert "ran out of time with an unknown number of requests in flight" in caplog.text
 
 
 async def test_it_runs_once(monkeypatch):
