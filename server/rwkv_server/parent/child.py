@@ -16,19 +16,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from rwkv_server.parent.background import in_thread
 from rwkv_server.parent.child_log import split_lines
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LINGER_S = 3.0
+# How long the last words are waited for: processes that outlive the leader may hold its pipe.
+_LAST_WORDS_S = 2.0
 _POLL_S = 0.05
 
 
 class Child:
     """A running process group."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Wrap a process that leads its own group."""
+    def __init__(self, process: asyncio.subprocess.Process, reader: threading.Thread) -> None:
+        """Wrap a process that leads its own group, and the thread that reads what it writes."""
         self._process = process
+        self._reader = reader
 
     @classmethod
     async def start(
@@ -48,8 +52,9 @@ class Child:
             )
         finally:
             os.close(write_end)
-        threading.Thread(target=_pass_on, args=(read_end, on_line), daemon=True).start()
-        return cls(process)
+        reader = threading.Thread(target=_pass_on, args=(read_end, on_line), daemon=True)
+        reader.start()
+        return cls(process, reader)
 
     @property
     def pid(self) -> int:
@@ -57,8 +62,10 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """The exit status, once the leader has ended; negative for a signal."""
-        return await self._process.wait()
+        """The exit status, once the leader has ended and was heard out; negative for a signal."""
+        code = await self._process.wait()
+        await in_thread(lambda: self._reader.join(_LAST_WORDS_S))
+        return code
 
     async def stop(self, grace_s: float) -> None:
         """End the whole group: SIGTERM to the leader, SIGKILL to what is left after `grace_s`."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ async def test_output_passes_and_the_exit_code_is_told(capfd):
     assert {"one", "two"} <= set(capfd.readouterr().out.split())
 
 
+async def test_its_last_words_are_heard_before_its_end_is_told():
+    heard = []
+
+    def hear(line):
+        time.sleep(0.02)  # a reader that gets little of a CPU
+        heard.append(line)
+        return line
+
+    script = "for n in range(20): print(n)\nraise ValueError('why')"
+    child = await Child.start([sys.executable, "-c", script], os.environ, hear)
+    assert await child.wait() == 1
+    assert heard[-1] == "ValueError: why"
+    await child.stop(1)
+
+
 @pytest.mark.parametrize("mood", ["polite", "deaf"])
 async def test_stop_leaves_no_process_of_the_group(mood, monkeypatch):
     monkeypatch.setattr("rwkv_server.parent.child._LINGER_S", 0.1)
@@ -59,6 +75,8 @@ async def test_stop_leaves_no_process_of_the_group(mood, monkeypatch):
 
 async def test_a_killed_leader_leaves_nothing_either(monkeypatch):
     monkeypatch.setattr("rwkv_server.parent.child._LINGER_S", 0.1)
+    # Its child holds the pipe open.
+    monkeypatch.setattr("rwkv_server.parent.child._LAST_WORDS_S", 0.1)
     child, lines = await start(FAMILY, "polite")
     grandchild = int((await lines.get()).split()[1])
     os.kill(child.pid, 9)
