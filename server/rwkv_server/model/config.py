@@ -56,6 +56,7 @@ _SIZES = (
     "v_low_rank_dim",
     "gate_low_rank_dim",
 )
+_MAX_NUMBER = 1e6
 # What other variants of the format may say, and we don't implement.
 _FIXED = {"hidden_act": "sqrelu", "norm_first": True, "norm_bias": True}
 
@@ -71,6 +72,21 @@ def _positive(raw: Mapping[str, Any], field: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise _invalid(field, value, "a positive integer")
     return value
+
+
+def _number(raw: Mapping[str, Any], field: str, default: float) -> float:
+    value = raw.get(field, default)
+    # NaN compares with nothing; the bound keeps infinity and what no float can hold away.
+    if type(value) not in (int, float) or not 0 < value < _MAX_NUMBER:
+        raise _invalid(field, value, "a positive number")
+    return float(value)
+
+
+def _flag(raw: Mapping[str, Any], field: str) -> bool:
+    value = raw.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise _invalid(field, value, "true or false")
+    return bool(value)
 
 
 def parse_config(raw: Mapping[str, Any]) -> RWKV7Config:
@@ -100,8 +116,8 @@ def parse_config(raw: Mapping[str, Any]) -> RWKV7Config:
     return RWKV7Config(
         head_dim=head_dim,
         intermediate_size=_intermediate_size(raw, hidden),
-        norm_eps=float(raw.get("norm_eps", 1e-5)),
-        tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        norm_eps=_number(raw, "norm_eps", 1e-5),
+        tie_word_embeddings=_flag(raw, "tie_word_embeddings"),
         **sizes,
     )
 
@@ -110,5 +126,6 @@ def _intermediate_size(raw: Mapping[str, Any], hidden: int) -> int:
     """The feed-forward width; left out, the format derives it, rounded up to a multiple of 32."""
     if raw.get("intermediate_size") is not None:
         return _positive(raw, "intermediate_size")
-    width = int(hidden * float(raw.get("hidden_ratio") or 4.0))
+    given = {name: value for name, value in raw.items() if value is not None}
+    width = int(hidden * _number(given, "hidden_ratio", 4.0))
     return -(-width // 32) * 32

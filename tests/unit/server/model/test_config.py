@@ -53,9 +53,29 @@ def test_the_feed_forward_width_is_derived_where_it_is_left_out(
         ("norm_bias", False),
         ("attn", {"layers": [1]}),
         ("value_dim", [128, 256, 128]),
+        ("norm_eps", None),
+        ("norm_eps", "x"),
+        ("norm_eps", True),
+        ("norm_eps", 0),
+        ("norm_eps", float("nan")),
+        ("norm_eps", float("inf")),
+        ("norm_eps", 10**400),
+        ("tie_word_embeddings", "false"),
     ],
 )
 def test_an_unusable_field_is_named(field: str, value: Any) -> None:
     with pytest.raises(errors.ModelInvalid, match=rf"config.json: {field} is ") as caught:
         config.parse_config(TINY | {field: value})
     assert caught.value.wanted
+
+
+@pytest.mark.parametrize("value", ["x", [4], 0, -1.0, float("nan"), float("inf")])
+def test_an_unusable_ratio_is_named(value: Any) -> None:
+    raw = {k: v for k, v in TINY.items() if k != "intermediate_size"} | {"hidden_ratio": value}
+    with pytest.raises(errors.ModelInvalid, match=r"config.json: hidden_ratio is "):
+        config.parse_config(raw)
+
+
+def test_a_ratio_of_null_is_none() -> None:
+    raw = {k: v for k, v in TINY.items() if k != "intermediate_size"} | {"hidden_ratio": None}
+    assert config.parse_config(raw).intermediate_size == 512
