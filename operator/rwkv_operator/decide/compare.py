@@ -1,7 +1,8 @@
 """Where a live object differs from what we set: the question before every write.
 
 Fields that we don't set are others' or defaults, and never differ. Lists whose items have a key in
-server-side apply are compared by it, so an item that somebody added is left alone there too.
+server-side apply are compared by it, so an item that somebody added is left alone there too. Who
+is selected and who is let in is ours as a whole: there, what somebody added differs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _LIST_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "ownerReferences": (("uid",),),
 }
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
+
+_WHOLE: Final = frozenset({"selector", "podSelector", "ingress", "egress"})
+"""Fields that server-side apply sets as a whole, so that it also takes away what isn't ours."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
 _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|)")
@@ -55,7 +59,10 @@ def parse_quantity(text: object) -> Decimal | None:
 
 
 def _compare(desired: Any, live: Any, path: str, found: list[str]) -> None:
-    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+    if path.rsplit(".", 1)[-1] in _WHOLE and live is not None:
+        if _plain(desired) != _plain(live):
+            found.append(path)
+    elif isinstance(desired, Mapping) and isinstance(live, Mapping):
         _compare_maps(desired, live, path, found)
     elif isinstance(desired, list | tuple) and isinstance(live, list | tuple):
         _compare_lists(desired, live, path, found)
@@ -85,6 +92,23 @@ def _compare_lists(
     for item in desired:
         name = _item_key(item, key)
         _compare(item, by_key.get(name), f"{path}[{','.join(map(str, name))}]", found)
+
+
+def _plain(value: Any) -> Any:
+    """A selector or rule as the API server shows it: with defaults, without what is empty.
+
+    But an empty selector stays, as it selects everything.
+    """
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    kept = {
+        key: _plain(item)
+        for key, item in value.items()
+        if item not in (None, [], ()) and not (key == "matchLabels" and not item)
+    }
+    return {**_KEY_DEFAULTS, **kept} if "port" in kept else kept
 
 
 def _same_value(desired: Any, live: Any, path: str) -> bool:

@@ -114,6 +114,8 @@ CHANGES = {
     "service/chat": {"spec": {"selector": {"serving.rwkv.dev/component": "engine"}}},
     "configmap/chat-engine": {"data": {"engine.yaml": "version: 7"}},
     "networkpolicy/chat-router": {"spec": {"ingress": [{}]}},
+    "networkpolicy/chat-engine": {"spec": {"podSelector": {"matchLabels": {"off": "yes"}}}},
+    "service/chat-engine": {"spec": {"selector": {"off": "yes"}}},
     "deployment/chat-router": {"spec": {"replicas": 1}},
     "serviceaccount/chat": {"automountServiceAccountToken": True},
     "poddisruptionbudget/chat-engine": {"spec": {"maxUnavailable": 2}},

@@ -7,6 +7,10 @@ def template(**container: object) -> dict:
     return {"spec": {"containers": [{"name": "engine", **container}]}}
 
 
+def peer(**labels: str) -> dict:
+    return {"podSelector": {"matchLabels": labels}}
+
+
 @pytest.mark.parametrize(
     ("desired", "live"),
     [
@@ -46,6 +50,28 @@ def template(**container: object) -> dict:
             id="a default protocol is the same port",
         ),
         pytest.param(
+            {"ingress": [{"from": [peer(app="a")], "ports": [{"port": 1}, {"port": 2}]}]},
+            {
+                "ingress": [
+                    {
+                        "from": [peer(app="a")],
+                        "ports": [{"port": 1, "protocol": "TCP"}, {"port": 2, "protocol": "TCP"}],
+                    }
+                ]
+            },
+            id="a default protocol in a rule",
+        ),
+        pytest.param(
+            {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": []}}], "ports": []}]},
+            {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
+            id="empty lists in a rule",
+        ),
+        pytest.param(
+            {"ingress": [{"from": [{"namespaceSelector": {"matchLabels": {}}}]}]},
+            {"ingress": [{"from": [{"namespaceSelector": {}}]}]},
+            id="a selector without labels in a rule",
+        ),
+        pytest.param(
             {"metadata": {"ownerReferences": [{"uid": "u", "controller": True}]}},
             {"metadata": {"ownerReferences": [{"uid": "v"}, {"uid": "u", "controller": True}]}},
             id="another owner beside us",
@@ -67,6 +93,48 @@ def test_the_same(desired: dict, live: dict) -> None:
             {"ingress": [{"x": 1}, {"x": 2}]},
             ("ingress",),
             id="an item more in a list that is set as a whole",
+        ),
+        pytest.param(
+            {"ingress": [{"from": [peer(app="a")], "ports": [{"port": 1}]}]},
+            {"ingress": [{"from": [peer(app="a")], "ports": [{"port": 1}, {"port": 2}]}]},
+            ("ingress",),
+            id="a port more in a rule",
+        ),
+        pytest.param(
+            {"ingress": [{"from": [peer(app="a")]}]},
+            {"ingress": [{"from": [{**peer(app="a"), "namespaceSelector": {}}]}]},
+            ("ingress",),
+            id="a peer that is now in every namespace",
+        ),
+        pytest.param(
+            {"ingress": [{"from": [{**peer(app="a"), "namespaceSelector": {}}]}]},
+            {"ingress": [{"from": [peer(app="a")]}]},
+            ("ingress",),
+            id="a peer that no longer is",
+        ),
+        pytest.param(
+            {"ingress": [{"from": [peer(app="a")], "ports": [{"port": 1}]}]},
+            {"ingress": [{"ports": [{"port": 1}]}]},
+            ("ingress",),
+            id="a rule for everybody",
+        ),
+        pytest.param(
+            {"spec": peer(app="a")},
+            {"spec": peer(app="a", off="1")},
+            ("spec.podSelector",),
+            id="a label more that a policy's pods must have",
+        ),
+        pytest.param(
+            {"spec": {"selector": {"app": "a"}}},
+            {"spec": {"selector": {"app": "a", "off": "1"}}},
+            ("spec.selector",),
+            id="a label more that a Service's pods must have",
+        ),
+        pytest.param(
+            {"spec": {"selector": {"matchLabels": {"app": "a"}}}},
+            {"spec": {"selector": {"matchLabels": {"app": "a"}, "matchExpressions": [{}]}}},
+            ("spec.selector",),
+            id="an expression more in a budget's selector",
         ),
         pytest.param(
             template(image="a"),
