@@ -50,6 +50,12 @@ SECOND = Phase(
     stages=(Stage(0.0, 768, 6), Stage(0.6, 960, 5)),
     mix=dialogues.Mix(hard=True, ask=0.5, small_talk=0.17),
 )
+THIRD = Phase(
+    steps=2400,
+    rate=1.2e-3,
+    stages=(Stage(0.0, 960, 5),),
+    mix=dialogues.Mix(hard=True, ask=0.5, small_talk=0.2),
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Plan:
     """Everything that a run depends on, beside the code."""
 
     seed: int = 7
-    phases: tuple[Phase, ...] = (FIRST, SECOND)
+    phases: tuple[Phase, ...] = (FIRST, SECOND, THIRD)
     warm_up: int = 150
     last_rate: float = 0.03
     weight_decay: float = 0.05

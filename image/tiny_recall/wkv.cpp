@@ -48,12 +48,6 @@ inline float sum(vec x) {
   return (q[0] + q[1]) + (q[2] + q[3]);
 }
 
-inline float dot(const Row &a, const vec *b) {
-  vec total = a.lane[0] * b[0];
-  for (int i = 1; i < V; i++) total += a.lane[i] * b[i];
-  return sum(total);
-}
-
 // One step from `before` to `after` (may be the same); returns sa, adds S^T r to y if r is given.
 inline Row step(const State &before, State &after, const float *w, const float *k, const float *v,
                 const float *z, const float *b, const float *r, Row *y) {
@@ -90,29 +84,49 @@ struct Gradients {
 };
 
 // One step back: turns the gradient of the state after step t into that of the state before it.
-inline void step_back(State &grad, const State &before, const State &after, const Row &sa,
-                      const Row &dy, const Inputs &in, const Gradients &out, long at) {
-  const float *w = in.w + at, *k = in.k + at, *z = in.z + at, *b = in.b + at, *r = in.r + at;
+// Results are collected in locals, which the compiler knows that no input aliases.
+inline void step_back(State &grad, const State &before, const State &after, const Row sa,
+                      const Row dy, const Inputs &in, const Gradients &out, long at) {
+  float w[N], k[N], z[N], b[N], r[N], dr[N], dk[N], db[N], dw[N], dz[N];
+  std::memcpy(w, in.w + at, sizeof w);
+  std::memcpy(k, in.k + at, sizeof k);
+  std::memcpy(z, in.z + at, sizeof z);
+  std::memcpy(b, in.b + at, sizeof b);
+  std::memcpy(r, in.r + at, sizeof r);
   const Row v = load(in.v + at);
   Row dv = {}, dsa = {};
   for (int j = 0; j < N; j++) {
+    vec of_r = {}, of_k = {}, of_b = {};
     for (int i = 0; i < V; i++) {
-      grad.key[j][i] += dy.lane[i] * r[j];
-      dv.lane[i] += grad.key[j][i] * k[j];
-      dsa.lane[i] += grad.key[j][i] * b[j];
+      const vec g = grad.key[j][i] + dy.lane[i] * r[j];
+      grad.key[j][i] = g;
+      dv.lane[i] += g * k[j];
+      dsa.lane[i] += g * b[j];
+      of_r += dy.lane[i] * after.key[j][i];
+      of_k += v.lane[i] * g;
+      of_b += sa.lane[i] * g;
     }
-    out.r[at + j] = dot(dy, after.key[j]);
-    out.k[at + j] = dot(v, grad.key[j]);
-    out.b[at + j] = dot(sa, grad.key[j]);
+    dr[j] = sum(of_r);
+    dk[j] = sum(of_k);
+    db[j] = sum(of_b);
+  }
+  for (int j = 0; j < N; j++) {
+    vec of_w = {}, of_z = {};
+    for (int i = 0; i < V; i++) {
+      const vec g = grad.key[j][i], s = before.key[j][i];
+      of_w += g * s;
+      of_z += dsa.lane[i] * s;
+      grad.key[j][i] = g * w[j] + dsa.lane[i] * z[j];
+    }
+    dw[j] = sum(of_w);
+    dz[j] = sum(of_z);
   }
   store(out.v + at, dv);
-  for (int j = 0; j < N; j++) {
-    vec dw = {};
-    for (int i = 0; i < V; i++) dw += grad.key[j][i] * before.key[j][i];
-    out.w[at + j] = sum(dw);
-    out.z[at + j] = dot(dsa, before.key[j]);
-    for (int i = 0; i < V; i++) grad.key[j][i] = grad.key[j][i] * w[j] + dsa.lane[i] * z[j];
-  }
+  std::memcpy(out.r + at, dr, sizeof dr);
+  std::memcpy(out.k + at, dk, sizeof dk);
+  std::memcpy(out.b + at, db, sizeof db);
+  std::memcpy(out.w + at, dw, sizeof dw);
+  std::memcpy(out.z + at, dz, sizeof dz);
 }
 
 }  // namespace
