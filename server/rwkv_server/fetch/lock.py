@@ -4,10 +4,10 @@ flock isn't enough: some network volumes grant it to everyone. Creating a file t
 is refused to all but one everywhere. So claims are numbered files, `<n>.json` for the n-th holder,
 made create-only; the highest number holds the lock. Its holder rewrites it every few seconds. A
 waiter that sees the same content for STALE_SECONDS by its own clock makes claim n+1; of several
-waiters one succeeds. A holder that finds a higher number has lost the lock and stops. No clocks are
-compared between machines. Claims are rewritten in place and closed each time: that is what network
-volumes show to the next one who opens, where a renamed file may stay hidden for a minute, and it
-works on a full volume.
+waiters one succeeds. A holder that finds a higher number, or couldn't write for STALE_SECONDS, has
+lost the lock and stops. No clocks are compared between machines. Claims are rewritten in place and
+closed each time: that is what network volumes show to the next one who opens, where a renamed file
+may stay hidden for a minute, and it works on a full volume.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Lock:
         self._note: dict[str, int] = {}
         self._ended = threading.Event()
         self._lost = threading.Event()
+        self._beaten = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def acquire(
@@ -78,7 +79,9 @@ class Lock:
         seen: tuple[int, bytes] | None = None
         since = clock()
         while not is_done():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            # The holder may take the folder away at any moment, once it has finished.
+            with contextlib.suppress(FileExistsError):
+                self._folder.mkdir(parents=True, exist_ok=True)
             number, content = self._highest()
             if (number, content) != seen:
                 seen, since = (number, content), clock()
@@ -95,12 +98,16 @@ class Lock:
         self._note = facts
 
     def check(self) -> None:
-        """Raise LockLost if another pod has taken over."""
+        """Raise LockLost if another pod has taken over, or may have by now."""
         if self._lost.is_set():
             raise LockLost(f"{self._folder} was taken over by another pod")
+        silent = time.monotonic() - self._beaten
+        if silent >= self._timing.stale:
+            raise LockLost(f"{self._folder} couldn't be written for {silent:.0f} s")
 
     def __enter__(self) -> Lock:
         """Start beating."""
+        self._beaten = time.monotonic()
         self._thread = threading.Thread(target=self._beat_until_ended, daemon=True)
         self._thread.start()
         return self
@@ -129,7 +136,10 @@ class Lock:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _highest(self) -> tuple[int, bytes]:
-        numbers = [int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit()]
+        try:
+            numbers = [int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit()]
+        except FileNotFoundError:
+            numbers = []
         if not numbers:
             return 0, b""
         highest = max(numbers)
@@ -148,7 +158,7 @@ class Lock:
     def _claim(self, number: int) -> bool:
         try:
             handle = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o664)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
             return False
         with os.fdopen(handle, "wb") as file:
             file.write(self._content(released=False))
@@ -157,14 +167,16 @@ class Lock:
 
     def _beat_until_ended(self) -> None:
         while not self._ended.wait(self._timing.beat):
-            if not self._is_ours():
-                self._lost.set()
-                return
-            self._beats += 1
+            started = time.monotonic()
             try:
+                if not self._is_ours():
+                    self._lost.set()
+                    return
+                self._beats += 1
                 self._write(released=False)
             except OSError:
-                continue  # a volume in trouble: the download itself says so better
+                continue  # a volume in trouble: the download itself or `check` says so better
+            self._beaten = started
 
     def _is_ours(self) -> bool:
         number, content = self._highest()

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import threading
+import time
 
 import pytest
 
 from rwkv_server.fetch.lock import Lock, LockLost, Timing
 
-FAST = Timing(beat=0.01, stale=0.2, poll=0.005)
+FAST = Timing(beat=0.01, stale=60, poll=0.005)
 NEVER = Timing(beat=1000, stale=60, poll=1)
 
 
@@ -123,9 +127,88 @@ def test_a_holder_that_was_overtaken_stops_and_leaves_the_other_alone(folder):
     assert not json.loads((folder / "1.json").read_text())["released"]
 
 
-def test_of_many_waiters_one_takes_a_dead_ones_place(folder):
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def failing(real, failures):
+    """`real`, after `failures` errors of a volume."""
+    left = iter(range(failures))
+
+    def call(*arguments, **options):
+        if next(left, None) is not None:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(*arguments, **options)
+
+    return call
+
+
+@pytest.mark.parametrize("what", ["_highest", "_write"])
+def test_a_volume_in_trouble_for_a_moment_ends_no_beating(folder, monkeypatch, what):
+    lock = Lock(folder, "a", FAST)
+    assert World().take(lock)
+    monkeypatch.setattr(lock, what, failing(getattr(lock, what), 3))
+    with lock:
+        wait_until(lambda: b'"beat": 5' in (folder / "1.json").read_bytes())
+        lock.check()
+
+
+@pytest.mark.parametrize("what", ["_highest", "_write"])
+def test_who_cant_beat_for_long_has_lost(folder, monkeypatch, what):
+    lock = Lock(folder, "a", Timing(beat=0.01, stale=0.3, poll=1))
+    assert World().take(lock)
+    monkeypatch.setattr(lock, what, failing(getattr(lock, what), 1_000_000))
+
+    def is_lost():
+        try:
+            lock.check()
+        except LockLost:
+            return True
+        return False
+
+    with lock:
+        wait_until(is_lost)
+
+
+def test_a_write_that_hangs_is_no_beat(folder, monkeypatch):
+    lock = Lock(folder, "a", Timing(beat=0.01, stale=0.3, poll=1))
+    assert World().take(lock)
+    free = threading.Event()
+    monkeypatch.setattr(lock, "_write", lambda released: free.wait(30))
+    with lock:
+        time.sleep(0.4)
+        with pytest.raises(LockLost, match="couldn't be written for"):
+            lock.check()
+        free.set()
+
+
+@pytest.mark.parametrize("moment", ["mkdir", "open", "glob"])
+def test_a_holder_that_finishes_at_any_moment(folder, monkeypatch, moment):
+    """Its folder goes away between two of the waiter's calls; then the model is there."""
+    module, name = (os, "open") if moment == "open" else (type(folder), moment)
+    real = getattr(module, name)
+    finished = []
+
+    def vanish(path, *arguments, **options):
+        if not finished:
+            finished.append(True)
+            if moment == "mkdir":
+                raise FileExistsError(path)
+            shutil.rmtree(folder)
+            raise FileNotFoundError(path)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(module, name, vanish)
+    assert not World().take(Lock(folder, "b", NEVER), lambda: bool(finished))
+
+
+def test_of_many_waiters_one_takes_a_free_place(folder):
     folder.mkdir()
-    (folder / "1.json").write_text("{}")
+    # Of a pod that went in good order: nobody's clock decides, only who is first.
+    (folder / "1.json").write_text('{"released": true}')
     inside, most, finished = [], [], threading.Event()
 
     def work(name):
