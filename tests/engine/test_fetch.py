@@ -66,7 +66,10 @@ def fetch(request, hub, tmp_path):
     """Calls a fetch; its waits take no time."""
     waits = []
 
-    def call(repo="org/tiny", *, token=None, pod="chat-engine-0", model_format="Auto", **download):
+    def call(
+        repo="org/tiny", *, token=None, pod="chat-engine-0", model_format="Auto", stale=60.0,
+        **download,
+    ):  # fmt: skip
         fields = model_section(tmp_path / "cache", request.param, repo, **download)
         section = {name.removeprefix("model__"): value for name, value in fields.items()}
         wanted = settings.Model(
@@ -74,7 +77,7 @@ def fetch(request, hub, tmp_path):
         )
         source = run.build_hub(wanted.source, wanted.download, token)
         patience = transfer.Patience(tries=4, sleep=waits.append, spread=lambda: 0.5)
-        here = run.Surroundings(pod, patience, lock.Timing(beat=0.05, stale=0.4, poll=0.02))
+        here = run.Surroundings(pod, patience, lock.Timing(beat=0.05, stale=stale, poll=0.02))
         call.progress = progress.Progress()
         run.fetch(wanted, source, call.progress, here)
         return call.path
@@ -311,6 +314,9 @@ def checkpoints(tiny_model, hub, tmp_path):
 def test_one_of_several_checkpoints_is_fetched_and_converted(fetch, hub, checkpoints, tiny_model):
     with pytest.raises(ModelInvalid, match=r"2 \.pth files, wanted one"):
         fetch("org/official")
+    # What a pod leaves that is killed while it converts.
+    files = fetch.path.with_name("model.partial") / "files"
+    (files / ".rwkv-converted" / ".0123.4567").mkdir(parents=True)
     path = fetch("org/official", files=["small.pth"])
     assert hub.sent("large.pth") == 0
     assert fetch.progress.phase == "Converting"
@@ -345,7 +351,7 @@ def test_a_dead_pods_lock_is_taken_over(fetch, hub):
 
     progress.Progress.enter = enter
     try:
-        fetch()
+        fetch(stale=2.0)
     finally:
         progress.Progress.enter = watcher.enter
     assert ("Waiting", f"chat-engine-7 downloads {fetch.source} org/tiny@main") in seen

@@ -46,6 +46,8 @@ def convert(source: Path, target: Path, on_percent: Callable[[int], None]) -> No
         try:
             work.mkdir(parents=True)
             _write(work, source, entries, config, on_percent)
+            for path in (*work.iterdir(), work):
+                _sync(path)
             os.rename(work, target)
         except OSError as error:
             raise _translated(error, target) from None
@@ -134,6 +136,14 @@ def _write(
     sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(work.iterdir())]
     (work / SUMS).write_text("".join(sums))
     on_percent(100)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _sha256(path: Path) -> str:

@@ -178,6 +178,7 @@ def _convert(wanted: Model, files: Path, progress: Progress) -> None:
     names = wanted.download.files if wanted.download else None
     found = location.find_model(files, wanted.format, names)
     log.info("found the format %s", found.format)
+    conversion.remove_others(found)
     if found.pth is None:
         return
     message = f"converting {found.pth.name} to safetensors"

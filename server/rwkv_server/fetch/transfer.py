@@ -20,6 +20,7 @@ from typing import BinaryIO, Protocol, TypeVar
 from rwkv_server.errors import DiskFull, DownloadFailed, ServerError
 from rwkv_server.fetch.folder import Folder
 from rwkv_server.fetch.hub import Hub, HubUnavailable, RemoteFile
+from rwkv_server.preflight import conversion
 
 T = TypeVar("T")
 
@@ -170,9 +171,11 @@ def check_digest(path: Path, file: RemoteFile) -> str | None:
 
 
 def check_room(folder: Folder, files: Iterable[RemoteFile], label: str) -> None:
-    """Raise DiskFull if the rest of `files` doesn't fit on the volume."""
+    """Raise DiskFull if the rest of `files` and a .pth's conversion don't fit on the volume."""
     files = list(files)
     wanted = sum(file.size for file in files) - folder.collected(files)
+    if not conversion.is_converted(folder.files):
+        wanted += sum(file.size for file in files if file.name.endswith(".pth"))
     free = shutil.disk_usage(folder.partial).free
     if wanted and wanted + SPARE_BYTES > free:
         raise DiskFull(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,24 @@ def converted_folder(location: Location, on_percent: Callable[[int], None]) -> P
         if not (target / convert.SUMS).is_file():
             raise
     return target
+
+
+def remove_others(location: Location) -> None:
+    """Drop every conversion beside `location` but its own: cut short, or of another checkpoint.
+
+    For a folder that nobody else converts in.
+    """
+    mine = _name(location) if location.pth is not None else None
+    beside = location.folder / BESIDE
+    for found in beside.iterdir() if beside.is_dir() else ():
+        if found.name != mine:
+            log.info("removing %s, an earlier conversion", found)
+            shutil.rmtree(found, ignore_errors=True)
+
+
+def is_converted(folder: Path) -> bool:
+    """Whether a finished conversion lies in `folder`."""
+    return any((folder / BESIDE).glob(f"*/{convert.SUMS}"))
 
 
 def _name(location: Location) -> str:

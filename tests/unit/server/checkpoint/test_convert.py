@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 
 import model_files
@@ -64,6 +65,23 @@ def test_it_says_how_far_it_is(source, tmp_path):
     converted(source, tmp_path, told.append)
     assert told == sorted(told)
     assert told[-1] == 100
+
+
+def test_all_of_it_is_on_the_disk_before_it_appears(source, tmp_path, monkeypatch):
+    synced = set()
+    real_sync, real_rename = os.fsync, os.rename
+
+    def sync(handle):
+        synced.add(os.stat(handle).st_ino)
+        real_sync(handle)
+
+    def rename(work, target):
+        assert {path.stat().st_ino for path in (*work.iterdir(), work)} <= synced
+        real_rename(work, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "rename", rename)
+    assert (converted(source, tmp_path) / "SHA256SUMS").is_file()
 
 
 def test_it_never_overwrites_and_leaves_nothing_behind(source, tmp_path):

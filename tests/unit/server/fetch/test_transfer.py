@@ -157,3 +157,17 @@ def test_a_hub_that_never_ends_doesnt_fill_the_volume(folder, patience):
     with pytest.raises(DownloadFailed, match="more arrives than the 10240 bytes"):
         fetch(hub, folder, patience)
     assert not folder.part(FILE).exists() or folder.part(FILE).stat().st_size <= FILE.size
+
+
+def test_a_checkpoint_needs_room_for_its_conversion_too(folder, monkeypatch):
+    usage = shutil.disk_usage("/")
+    free = transfer.SPARE_BYTES + 150
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free))
+    transfer.check_room(folder, [RemoteFile("m.safetensors", 100, "")], "hub")
+    files = [RemoteFile("m.pth", 100, ""), RemoteFile("tokenizer.json", 10, "")]
+    with pytest.raises(DiskFull, match="210 bytes are still to come"):
+        transfer.check_room(folder, files, "hub")
+    done = folder.files / ".rwkv-converted" / "name"
+    done.mkdir(parents=True)
+    (done / "SHA256SUMS").touch()
+    transfer.check_room(folder, files, "hub")

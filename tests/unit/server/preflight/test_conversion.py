@@ -74,3 +74,19 @@ def test_a_bad_checkpoint_is_told(place):
     place.pth.write_bytes(b"x")
     with pytest.raises(ModelInvalid, match="is not a"):
         run(place)
+
+
+def test_earlier_conversions_are_dropped_and_the_own_one_stays(place):
+    mine = run(place)
+    for name in (f".{mine.name}.0123456789ab", "an-older-one"):
+        (mine.parent / name).mkdir()
+        (mine.parent / name / "model.safetensors").touch()
+    conversion.remove_others(place)
+    assert list(mine.parent.iterdir()) == [mine]
+    conversion.remove_others(location.Location(place.folder, "SafeTensors"))
+    assert not list(mine.parent.iterdir())
+
+
+def test_without_a_conversion_there_is_nothing_to_drop(place):
+    conversion.remove_others(place)
+    assert not (place.folder / ".rwkv-converted").exists()
