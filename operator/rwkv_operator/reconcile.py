@@ -25,6 +25,7 @@ from rwkv_operator.cluster.client import Cluster
 from rwkv_operator.cluster.nodes import Nodes
 from rwkv_operator.cluster.pods import PodReports, Told
 from rwkv_operator.decide import admission, plan, readiness, refusal, resync
+from rwkv_operator.decide import secrets as decide_secrets
 from rwkv_operator.manifests import children, context, engine, haproxy, secrets
 from rwkv_operator.metrics import Metrics
 from rwkv_operator.settings import Settings
@@ -130,6 +131,9 @@ class Reconciler:
             named = self._gather_missing(dep, desired, found)
             steps = plan.decide_plan(desired, {**found.live, **named}, dep.uid)
             digest = haproxy.config_hash(haproxy.render(dep, ctx))
+            if steps.secrets or decide_secrets.are_awaited(pods):
+                fresh = decide_secrets.may_be_anothers(obj, live, self._now())
+                seen = replace(seen, refused=self._make_secrets(dep, fresh))
             seen = self._apply(dep, steps, live, seen)
             seen = replace(seen, config_hash=digest, refusal=ctx.refusal)
         engines = observed.parse_workload(live.get(("StatefulSet", names.engine(dep.name))))
@@ -175,7 +179,7 @@ class Reconciler:
         seen: Observed,
     ) -> Observed:
         """Carry out a plan; `live` becomes what the API server answers."""
-        refused = self._make_secrets(dep) if steps.secrets else []
+        refused = list(seen.refused)
         foreign = list(steps.foreign)
         for step in steps.applies:
             key = plan.key_of(step.desired)
@@ -208,21 +212,38 @@ class Reconciler:
                 raise
             return observed.Foreign(kind, name, plan.owner_text(taken))
 
-    def _make_secrets(self, dep: spec.Deployment) -> list[observed.Refused]:
-        """Make the Secrets, before the pods that mount them; existing ones stay as they are."""
+    def _make_secrets(
+        self, dep: spec.Deployment, fresh: bool = False
+    ) -> tuple[observed.Refused, ...]:
+        """Make the Secrets, before the pods that mount them; existing ones stay as they are.
+
+        Args:
+            dep: the deployment.
+            fresh: existing ones may still be those of a former deployment.
+
+        Raises:
+            Conflict: to be tried again when the former ones are gone; pods that start with their
+                keys wouldn't be let in by those that start later.
+        """
         wanted = [secrets.build_internal_secret(dep, self._make_key())]
         if dep.spec.auth.makes_key:
             wanted.append(secrets.build_api_key_secret(dep, self._make_key()))
         refused = []
         for secret in wanted:
             try:
-                self._cluster.create(secret)
+                made = self._cluster.create(secret)
             except errors.ClusterError as error:
                 refused.append(_refusal(secret, error))
-        return refused
+                continue
+            if fresh and not made:
+                name = secret["metadata"]["name"]
+                raise errors.Conflict(f"Secret {name} may be a former deployment's, about to go")
+        return tuple(refused)
 
     def _tell(self, seen: Seen, told: Told) -> float:
         """Write the status where it differs; returns the seconds until the next look."""
+        if seen.dep.spec.auth.makes_key and decide_secrets.are_keys_missing(told.routers.values()):
+            self._make_secrets(seen.dep)
         full = seen.observed.hear(told.engines, told.fetches, told.routers)
         admitted = admission.decide_agreement(seen.dep, seen.admitted, full)
         admitted = refusal.decide_disagreement(admitted, full)
