@@ -56,6 +56,7 @@ test-e2e: dev-env  ## A real cluster: Helm, pods, router, OpenAI SDK
 	$(PY) -m pytest tests/e2e -m "not long"
 
 test-long: engine-env  ## What takes too long for every run: repeated kills and soaks
+	$(PY) image/ascend_env.py
 	$(ENGINE_PY) -m pytest tests/engine -m long
 	$(PY) -m pytest tests/unit tests/contract tests/integration tests/e2e -m long
 
@@ -73,8 +74,8 @@ cluster-up: dev-env  ## Only the cluster (CLUSTER=local|kind|current)
 cluster-down: dev-env  ## Remove the cluster
 	$(RWKV_CLUSTER) down
 
-engine-env: dev-env  ## The engine's own environment (STACK=cpu), from hash-pinned constraints
-	$(PY) image/engine_env.py $(STACK)
+engine-env: dev-env  ## The engine's own environment (STACK=cpu|ascend), from hash-pinned constraints
+	$(PY) image/$(if $(filter ascend,$(STACK)),ascend_env.py,engine_env.py $(STACK))
 
 bench: bench-router bench-operator  ## Every bench, then docs/performance.md from their results
 	$(PY) tests/bench/report.py
