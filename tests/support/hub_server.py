@@ -33,7 +33,8 @@ class Fault:
     """What goes wrong with answers whose path contains `match`, `times` times.
 
     Kinds: status (a number in `value`), gated, cut (after `value` bytes), slow (`value` bytes a
-    second), corrupt (one byte is changed), ignore_range (the whole file, always).
+    second), hold (no more than `value` bytes go out until a test raises it), corrupt (one byte is
+    changed), ignore_range (the whole file, always).
     """
 
     kind: str
@@ -92,6 +93,7 @@ class HubServer:
         self.requests: list[Request] = []
         # What the listing says, where that has to differ from the truth: file → SHA-256.
         self.wrong_digests: dict[str, str] = {}
+        self.stopped = False
         self._lock = threading.Lock()
         self._hub = _listen(host, port, self, _HubHandler)
         # Another host, as in life: credentials for the hub must not follow the redirect.
@@ -110,6 +112,7 @@ class HubServer:
 
     def stop(self) -> None:
         """Answer nobody any more; safe to call twice."""
+        self.stopped = True
         for server in (self._hub, self._store):
             server.shutdown()
             server.server_close()
@@ -221,10 +224,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send_pieces(self, content: bytes, logged: str, request: Request) -> None:
         cut = self.hub.take_fault(logged, "cut")
         slow = self.hub.take_fault(logged, "slow")
+        hold = self.hub.take_fault(logged, "hold")
         size = max(1, min(CHUNK, slow.value // 20)) if slow else CHUNK
         end = min(len(content), cut.value) if cut else len(content)
         try:
             for position in range(0, end, size):
+                while hold and position >= hold.value and not self.hub.stopped:
+                    time.sleep(0.005)
                 piece = content[position : min(end, position + size)]
                 self.wfile.write(piece)
                 self.wfile.flush()

@@ -69,15 +69,16 @@ class Progress:
 
     def render(self) -> dict[str, Any]:
         """The body of /progress."""
-        percent = self._percent
-        if percent is None and self.total:
-            percent = min(100, self.done * 100 // self.total)
+        # Read once: the fetch's thread goes on counting meanwhile.
+        percent, done, total = self._percent, self.done, self.total
+        if percent is None and total:
+            percent = min(100, done * 100 // total)
         return {
             "phase": self.phase,
             "message": self.message,
             "percent": percent,
-            "bytes": self.done,
-            "total": self.total,
+            "bytes": done,
+            "total": total,
             "rate": self.rate,
         }
 
