@@ -18,8 +18,18 @@ def pod(
     """A pod with that status; it hasn't been scheduled yet where none is given."""
     hashed = "controller-revision-hash" if component == "engine" else "pod-template-hash"
     labels = {**names.selector(deployment, component), hashed: revision}  # type: ignore[arg-type]
+    kind, owner = "StatefulSet", f"{deployment}-engine"
+    if component == "router":
+        kind, owner = "ReplicaSet", f"{deployment}-router-{revision}"
+    metadata = {
+        "name": name,
+        "namespace": "talk",
+        "uid": f"uid-{name}",
+        "labels": labels,
+        "ownerReferences": [{"kind": kind, "name": owner, "uid": owner, "controller": True}],
+    }
     return {
-        "metadata": {"name": name, "namespace": "talk", "uid": f"uid-{name}", "labels": labels},
+        "metadata": metadata,
         "status": {"phase": "Pending", **status},
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rwkv_operator.api.pods import Pod
+from rwkv_operator.api.pods import Pod, clip
 from rwkv_operator.api.refusal import Refusal
 from rwkv_operator.api.stack import Stack
 
@@ -215,9 +215,9 @@ def parse_event(obj: Mapping[str, Any]) -> Event:
 def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) -> EngineReport:
     """Read an engine's `/progress` and `/report`."""
     return EngineReport(
-        phase=str(progress["phase"]),
-        message=str(progress.get("message") or ""),
-        percent=progress.get("percent"),
+        phase=clip(progress["phase"]),
+        message=clip(progress.get("message")),
+        percent=None if progress.get("percent") is None else int(progress["percent"]),
         model=_model_report(report.get("model")),
         store=_store_report(report.get("store")),
     )
@@ -227,8 +227,8 @@ def parse_fetch_report(progress: Mapping[str, Any]) -> FetchReport:
     """Read the `/progress` of a container that downloads a model."""
     percent, total = progress.get("percent"), progress.get("total")
     return FetchReport(
-        phase=str(progress["phase"]),
-        message=str(progress.get("message") or ""),
+        phase=clip(progress["phase"]),
+        message=clip(progress.get("message")),
         percent=None if percent is None else int(percent),
         done=int(progress.get("bytes") or 0),
         total=None if total is None else int(total),
@@ -238,11 +238,12 @@ def parse_fetch_report(progress: Mapping[str, Any]) -> FetchReport:
 
 def parse_router_report(status: Mapping[str, Any], sees_engine: bool) -> RouterReport:
     """Read a router agent's `/status`, beside whether its proxy is ready."""
+    config_hash, error, reason = (status.get(key) for key in ("configHash", "error", "reason"))
     return RouterReport(
-        config_hash=status.get("configHash"),
+        config_hash=None if config_hash is None else clip(config_hash),
         sees_engine=sees_engine,
-        error=status.get("error"),
-        reason=status.get("reason"),
+        error=None if error is None else clip(error),
+        reason=None if reason is None else clip(reason),
     )
 
 
@@ -250,7 +251,7 @@ def _model_report(model: Mapping[str, Any] | None) -> ModelReport | None:
     if model is None:
         return None
     return ModelReport(
-        digest=str(model["digest"]),
+        digest=clip(model["digest"]),
         state_bytes=int(model["stateBytes"]),
         vocab_size=int(model["vocabSize"]),
     )
@@ -259,7 +260,7 @@ def _model_report(model: Mapping[str, Any] | None) -> ModelReport | None:
 def _store_report(store: Mapping[str, Any] | None) -> StoreReport | None:
     if store is None:
         return None
-    return StoreReport(bool(store["ok"]), str(store["reason"]), str(store.get("message") or ""))
+    return StoreReport(bool(store["ok"]), clip(store["reason"]), clip(store.get("message")))
 
 
 def _replica_failure(status: Mapping[str, Any]) -> str | None:

@@ -108,14 +108,14 @@ def parse_failure(obj: Mapping[str, Any]) -> Failure | None:
     pod = obj["metadata"]["name"]
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
-        return Failure("FailedScheduling", f"{pod}: {_clip(scheduled.get('message'))}")
+        return Failure("FailedScheduling", f"{pod}: {clip(scheduled.get('message'))}")
     for container in _container_statuses(status):
         failure = _container_failure(pod, container)
         if failure is not None:
             return failure
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "PodFailed"
-        return Failure(reason, f"{pod}: {_clip(status.get('message') or 'the pod has failed')}")
+        return Failure(reason, f"{pod}: {clip(status.get('message') or 'the pod has failed')}")
     return None
 
 
@@ -130,9 +130,9 @@ def parse_said(text: str | None) -> Said | None:
     found, wanted = value.get("found"), value.get("wanted")
     return Said(
         reason=value["reason"],
-        message=_clip(value.get("message")),
-        found=None if found is None else _clip(_fact(found)),
-        wanted=None if wanted is None else _clip(_fact(wanted)),
+        message=clip(value.get("message")),
+        found=None if found is None else clip(_fact(found)),
+        wanted=None if wanted is None else clip(_fact(wanted)),
     )
 
 
@@ -154,7 +154,7 @@ def _container_failure(pod: str, container: Mapping[str, Any]) -> Failure | None
         return None
     message = waiting.get("message") or "the container can't be started"
     name = container["name"]
-    return Failure(reason, f"{pod}: container {name}: {_clip(message)}", container=name)
+    return Failure(reason, f"{pod}: container {name}: {clip(message)}", container=name)
 
 
 def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> Failure:
@@ -164,7 +164,7 @@ def _crash(pod: str, container: Mapping[str, Any], ended: Mapping[str, Any]) -> 
     text = f"{pod}: container {container['name']} exited with code {ended['exitCode']} ({own})"
     if restarts:
         text += f", restarted {restarts} time{'s' if restarts > 1 else ''}"
-    detail = said.text() if said else _clip(ended.get("message"))
+    detail = said.text() if said else clip(ended.get("message"))
     return Failure(
         reason=_crash_reason(own, said),
         message=f"{text}: {detail}" if detail else text,
@@ -195,6 +195,7 @@ def _fact(value: object) -> str:
     return str(value)
 
 
-def _clip(text: object) -> str:
+def clip(text: object) -> str:
+    """One line of a text that others wrote, not longer than a condition can take."""
     line = " ".join(str(text or "").split())
     return line if len(line) <= _MESSAGE_LIMIT else line[: _MESSAGE_LIMIT - 1] + "…"

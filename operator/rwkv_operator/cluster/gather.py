@@ -82,9 +82,12 @@ def gather_named(
 
 
 def gather_pods(cluster: Cluster, namespace: str, name: str) -> tuple[Pod, ...]:
-    """Pods of a deployment."""
+    """Pods that the controllers of a deployment's children have made.
+
+    A pod of somebody else's with our label doesn't count, and isn't asked either.
+    """
     found = cluster.find("Pod", namespace, labels=_label(name))
-    return tuple(parse_pod(obj) for obj in found)
+    return tuple(parse_pod(obj) for obj in found if _is_childs(obj, name))
 
 
 def gather_warnings(
@@ -104,6 +107,19 @@ def gather_warnings(
         observed.parse_event(event)
         for event in newest
         if event is not None and event.get("type") == "Warning"
+    )
+
+
+def _is_childs(pod: Mapping[str, Any], name: str) -> bool:
+    labels = pod["metadata"]["labels"]
+    makers = {
+        "engine": ("StatefulSet", names.engine(name)),
+        "router": ("ReplicaSet", f"{names.router(name)}-{labels.get('pod-template-hash')}"),
+    }
+    return any(
+        (owner["kind"], owner["name"]) == makers.get(labels.get(names.LABEL_COMPONENT, ""))
+        for owner in pod["metadata"].get("ownerReferences") or ()
+        if owner.get("controller")
     )
 
 

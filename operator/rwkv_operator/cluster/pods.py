@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -20,6 +21,11 @@ from rwkv_operator.api import observed
 from rwkv_operator.api.pods import Pod
 
 _TIMEOUT: Final = httpx.Timeout(2.0)
+_DEADLINE_SECONDS: Final = 5.0
+"""For all that is asked of a pod: one that sends a byte now and then never exceeds a timeout."""
+
+_MAX_BYTES: Final = 64 * 2**10
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 _FORGIVEN: Final = 2
 """Missed answers in a row for which the last report still counts."""
 
@@ -50,15 +56,17 @@ class _Memory:
 def build_http() -> httpx.AsyncClient:
     """The client for pods: short timeouts, no proxy between pods of a cluster."""
     limits = httpx.Limits(max_connections=64, max_keepalive_connections=0)
-    return httpx.AsyncClient(timeout=_TIMEOUT, limits=limits, trust_env=False)
+    headers = {"accept-encoding": "identity"}
+    return httpx.AsyncClient(timeout=_TIMEOUT, limits=limits, headers=headers, trust_env=False)
 
 
 class PodReports:
     """Asks all pods of a deployment at once."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        """Ask with an HTTP client."""
+    def __init__(self, http: httpx.AsyncClient, deadline: float = _DEADLINE_SECONDS) -> None:
+        """Ask with an HTTP client, and wait for each pod until the deadline, in seconds."""
         self._http = http
+        self._deadline = deadline
         self._memory: dict[tuple[str, str], dict[str, _Memory]] = {}
 
     async def ask(self, namespace: str, name: str, pods: Iterable[Pod]) -> Told:
@@ -93,7 +101,7 @@ class PodReports:
         ask: Callable[[str], Awaitable[Report | None]],
         known: dict[str, _Memory],
     ) -> dict[str, _Memory]:
-        reports = await asyncio.gather(*(ask(_host(pod)) for pod in pods))
+        reports = await asyncio.gather(*(self._in_time(ask(_host(pod))) for pod in pods))
         found: dict[str, _Memory] = {}
         for pod, report in zip(pods, reports, strict=True):
             before = known.get(pod.name)
@@ -102,6 +110,12 @@ class PodReports:
             elif before and before.instance == pod.instance and before.misses < _FORGIVEN:
                 found[pod.name] = replace(before, misses=before.misses + 1)
         return found
+
+    async def _in_time(self, asking: Awaitable[Report | None]) -> Report | None:
+        try:
+            return await asyncio.wait_for(asking, self._deadline)
+        except asyncio.TimeoutError:
+            return None
 
     async def _ask_engine(self, host: str) -> observed.EngineReport | None:
         base = f"http://{host}:{names.PORT_ENGINE_OPS}"
@@ -112,7 +126,7 @@ class PodReports:
             return None
         try:
             return observed.parse_engine_report(progress, report)
-        except (KeyError, TypeError, ValueError):
+        except _UNREADABLE:
             return None
 
     async def _ask_fetch(self, host: str) -> observed.FetchReport | None:
@@ -121,7 +135,7 @@ class PodReports:
             return None
         try:
             return observed.parse_fetch_report(progress)
-        except (KeyError, TypeError, ValueError):
+        except _UNREADABLE:
             return None
 
     async def _ask_router(self, host: str) -> observed.RouterReport | None:
@@ -135,15 +149,27 @@ class PodReports:
 
     async def _json(self, url: str) -> dict[str, Any] | None:
         try:
-            answer = await self._http.get(url)
-            value = answer.json() if answer.status_code == 200 else None
-        except (httpx.HTTPError, ValueError):
+            value = json.loads(await self._read(url))
+        except (httpx.HTTPError, *_UNREADABLE):
             return None
         return value if isinstance(value, dict) else None
 
+    async def _read(self, url: str) -> bytes:
+        """A good answer's body, or nothing: also for one that is long, or may be when unpacked."""
+        async with self._http.stream("GET", url) as answer:
+            if answer.status_code != 200 or "content-encoding" in answer.headers:
+                return b""
+            body = b""
+            async for part in answer.aiter_bytes():
+                body += part
+                if len(body) > _MAX_BYTES:
+                    return b""
+            return body
+
     async def _status(self, url: str) -> int | None:
         try:
-            return (await self._http.get(url)).status_code
+            async with self._http.stream("GET", url) as answer:
+                return answer.status_code
         except httpx.HTTPError:
             return None
 

@@ -1,4 +1,7 @@
-from collections.abc import Callable
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -19,6 +22,7 @@ ENGINE = {
         "draining": False,
     },
 }
+REPORT: dict[str, Any] = ENGINE[":8001/report"]
 ROUTER = {
     ":8405/status": {"configHash": "hash-1", "secretHash": "s", "error": None},
     ":8404/readyz": {},
@@ -73,13 +77,56 @@ async def test_a_router_that_is_not_ready_sees_no_engine() -> None:
         lambda _: httpx.Response(200, json=[]),
         lambda _: httpx.Response(200, json={"model": {"digest": 1}}),
         lambda request: (_ for _ in ()).throw(httpx.ReadTimeout("slow", request=request)),
+        lambda _: httpx.Response(200, json={**REPORT, "more": "x" * 2**16}),
+        lambda _: httpx.Response(200, text="[" * 2**15),
+        lambda _: httpx.Response(200, text=json.dumps(REPORT).replace(": 10,", ": 1e999,")),
+        lambda _: httpx.Response(
+            200, content=gzip.compress(b"{}"), headers={"content-encoding": "gzip"}
+        ),
     ],
-    ids=["an error", "no JSON", "no object", "another shape", "too slow"],
+    ids=[
+        "an error",
+        "no JSON",
+        "no object",
+        "another shape",
+        "too slow",
+        "too long",
+        "too deep",
+        "too much",
+        "packed",
+    ],
 )
 async def test_what_cannot_be_read_is_unknown(answer: Any) -> None:
     world = World({**ENGINE, ":8001/report": answer})
     told = await world.reports().ask("talk", "chat", (seen.engine(0),))
     assert told.engines == {}
+
+
+async def test_a_pod_that_never_ends_its_answer_holds_up_nobody() -> None:
+    class Drops(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            while True:
+                await asyncio.sleep(0.001)
+                yield b" "
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "10.1.0.1":
+            return httpx.Response(200, stream=Drops())
+        return httpx.Response(200, content=json.dumps(ENGINE[f":8001{request.url.path}"]))
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    told = await PodReports(http, deadline=0.1).ask(
+        "talk", "chat", (seen.engine(0), seen.engine(1))
+    )
+    assert told.engines == {"chat-engine-1": seen.REPORT}
+
+
+async def test_long_words_are_cut_to_what_a_condition_can_take() -> None:
+    words = {"phase": "p" * 9000, "message": "m" * 9000}
+    world = World({**ENGINE, ":8001/progress": words})
+    told = await world.reports().ask("talk", "chat", (seen.engine(0),))
+    report = told.engines["chat-engine-0"]
+    assert (len(report.phase), len(report.message)) == (1024, 1024)
 
 
 @pytest.mark.parametrize(
