@@ -56,7 +56,7 @@ def decide_refusal(
     if kept is not None and kept.key == key:
         return kept
     engines = [pod for pod in pods if pod.component == "engine" and not pod.terminating]
-    if statefulset is None or any(pod.ready for pod in engines):
+    if statefulset is None or any(_may_serve(pod) for pod in engines):
         return None
     workload = parse_workload(statefulset)
     rolled_out = not differences(template, statefulset["spec"]["template"])
@@ -73,6 +73,11 @@ def refuses(pod: Pod) -> bool:
     """Whether the pod's preflight found something else than the stack wants."""
     said = pod.failure.said if pod.failure else None
     return said is not None and said.reason == conditions.RUNTIME_MISMATCH
+
+
+def _may_serve(pod: Pod) -> bool:
+    """Whether the pod serves, or may do so once it has loaded or got over a busy moment."""
+    return pod.ready or (pod.started and not refuses(pod))
 
 
 def decide_disagreement(admitted: Condition, observed: Observed) -> Condition:

@@ -48,6 +48,11 @@ def test_when_nothing_is_ready_a_refusal_is_made_with_found_and_wanted() -> None
     assert made.wanted == "chip: Ascend910B3, cann: 8.5.0"
 
 
+def test_one_that_has_not_started_is_not_waited_for() -> None:
+    pending = observations.engine(1, **pod_objects.unscheduled("full"))
+    assert refusal.decide_refusal(KEY, TEMPLATE, statefulset(), [refused(0), pending])
+
+
 @pytest.mark.parametrize(
     ("live", "pods"),
     [
@@ -56,6 +61,11 @@ def test_when_nothing_is_ready_a_refusal_is_made_with_found_and_wanted() -> None
             statefulset(),
             [refused(0), observations.engine(1, observations.OLD_REVISION)],
             id="one of the former template serves",
+        ),
+        pytest.param(
+            statefulset(),
+            [refused(0), observations.engine(1, **pod_objects.loading())],
+            id="another runs and isn't ready, for now or yet",
         ),
         pytest.param(None, [refused()], id="there is no StatefulSet"),
         pytest.param(
