@@ -147,6 +147,8 @@ class Observed:
         reports: by name of the engine pod; missing means not reached.
         fetches: the same, of pods that download their model.
         routers_seen: by name of the router pod; missing means not reached.
+        config_hash: of the routers' wanted config; None while nothing is written, as the
+            deployment isn't admitted.
         refusal: why the engines are scaled to zero, where a preflight refused.
     """
 

@@ -65,6 +65,9 @@ def decide_available(dep: Deployment, observed: Observed) -> Condition:
 
 
 def _runs_config(pod: Pod, observed: Observed) -> bool:
+    if observed.config_hash is None:
+        # Nothing is written while it isn't admitted: the config from before is the wanted one.
+        return True
     return observed.routers_seen[pod.name].config_hash == observed.config_hash
 
 

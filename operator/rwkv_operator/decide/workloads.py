@@ -19,6 +19,9 @@ def decide_progressing(dep: Deployment, observed: Observed) -> Condition:
         return Condition(conditions.PROGRESSING, "False", conditions.NOT_ADMITTED, text)
     for workload, kind, wanted in _parts(dep, observed):
         if workload is None or not workload.current or workload.wanted != wanted:
+            if observed.config_hash is None:
+                text = f"the {kind}s stay as they are until the deployment is admitted"
+                return Condition(conditions.PROGRESSING, "False", conditions.NOT_ADMITTED, text)
             return _progressing("Applying", f"the {kind}s are being changed")
         old = workload.pods - workload.updated
         if old > 0 or _old_pods(observed, kind, workload):
