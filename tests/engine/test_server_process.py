@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import openai
@@ -149,9 +150,11 @@ def test_bad_requests_get_openais_shape(server, body, status, words):
 
 def wait_for_running(server, count):
     """vLLM counts requests a step late."""
-    for _ in range(500):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         if server.ops("/report").json()["requests"]["running"] == count:
             return
+        time.sleep(0.01)
     raise AssertionError(f"never {count} running")
 
 
@@ -174,24 +177,28 @@ def test_a_drain_breaks_no_stream_and_the_end_leaves_nothing(server):
     options = {"model": "chat", "max_tokens": 400, "extra_body": {"ignore_eos": True}}
     answers = []
 
-    def stream(number):
-        with openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0) as client:
-            chunks = client.completions.create(prompt=f"{number}", stream=True, **options)
-            *_, last = chunks
-            answers.append(last.choices[0].finish_reason)
+    def begin(client, prompt):
+        return client.completions.create(prompt=prompt, stream=True, **options)
 
-    threads = [threading.Thread(target=stream, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    drain = server.command("drain")
-    while server.ops("/readyz").status_code == 200:
-        pass
-    threads.append(threading.Thread(target=stream, args=("late",)))
-    threads[-1].start()
-    told = drain.communicate()[0]
-    server.process.terminate()
-    for thread in threads:
-        thread.join()
+    def read(chunks):
+        *_, last = chunks
+        answers.append(last.choices[0].finish_reason)
+
+    with openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0) as client:
+        # All have begun before the drain does, but one, whose connection is there.
+        streams = [begin(client, f"{number}") for number in range(8)]
+        client.models.list()
+        drain = server.command("drain")
+        while server.ops("/readyz").status_code == 200:
+            time.sleep(0.01)
+        streams.append(begin(client, "late"))
+        threads = [threading.Thread(target=read, args=(chunks,)) for chunks in streams]
+        for thread in threads:
+            thread.start()
+        told = drain.communicate()[0]
+        server.process.terminate()
+        for thread in threads:
+            thread.join()
     assert answers == ["length"] * 9
     assert told.startswith("drained in ")
     assert server.process.wait(60) == 0
