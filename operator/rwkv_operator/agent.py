@@ -89,14 +89,18 @@ class Agent:
     def _sync_keys(self) -> list[Problem]:
         if self._paths.keys is None:
             return []
-        keys = agent_keys.read_keys(self._paths.keys)
+        try:
+            keys = agent_keys.read_keys(self._paths.keys)
+        except OSError as error:
+            # The kubelet puts all files of a changed Secret in place while they are read.
+            return [Problem("InvalidAPIKeys", f"API keys: {error}")]
         problems = [Problem("InvalidAPIKeys", f"API keys: {error}") for error in keys.errors]
         if keys.digest == self._keys_in_force:
             return problems
-        agent_keys.write_map(self._paths.key_map, keys.map_text)
         try:
+            agent_keys.write_map(self._paths.key_map, keys.map_text)
             self._proxy.replace_map(self._paths.key_map, keys.tenants)
-        except agent_haproxy.HAProxyError as error:
+        except (agent_haproxy.HAProxyError, OSError) as error:
             return [*problems, Problem("HAProxyUnreachable", str(error))]
         self._keys_in_force = keys.digest
         log.info("API keys of %d tenants are in force", len(keys.tenants))

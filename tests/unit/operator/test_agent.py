@@ -90,6 +90,20 @@ def test_keys_are_tried_again_until_haproxy_takes_them(pod: Pod) -> None:
     assert len(pod.haproxy.maps) == 1
 
 
+@pytest.mark.parametrize("name", ["read_keys", "write_map"])
+def test_a_file_that_fails_is_told_and_tried_again(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(agent.agent_keys, name, fail)
+        assert "no space left" in (pod.agent.step().error or "")
+    assert pod.agent.step().error is None
+    assert len(pod.haproxy.maps) == 1
+
+
 def test_a_bad_key_is_an_error_for_as_long_as_it_is_there(pod: Pod) -> None:
     pod.write_key("bob", b"key\n")
     errors = {pod.agent.step().error, pod.agent.step().error}
