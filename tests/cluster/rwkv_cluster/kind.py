@@ -29,7 +29,8 @@ class KindCluster:
         return self._layout.files / "kind.kubeconfig"
 
     def up(self, nodes: int) -> None:
-        """Make the cluster unless it is there."""
+        """Make the cluster unless it is there; the user's own kubeconfig isn't touched."""
+        self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         if self._name in self._list():
             self._progress.say(f"kind cluster {self._name} is up already")
         else:
@@ -39,8 +40,8 @@ class KindCluster:
             ):
                 config = Path(at) / "kind.json"
                 config.write_text(build_config(nodes))
-                _run("kind", "create", "cluster", f"--name={self._name}", f"--config={config}")
-        self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+                options = (f"--config={config}", f"--kubeconfig={self.kubeconfig}")
+                _run("kind", "create", "cluster", f"--name={self._name}", *options)
         text = _run("kind", "get", "kubeconfig", f"--name={self._name}")
         self.kubeconfig.write_text(text)
         self.kubeconfig.chmod(0o600)
@@ -48,7 +49,8 @@ class KindCluster:
     def down(self, *, forget: bool = False) -> None:
         """Remove the cluster."""
         with self._progress.step(f"kind delete {self._name}"):
-            _run("kind", "delete", "cluster", f"--name={self._name}")
+            options = (f"--kubeconfig={self.kubeconfig}",)
+            _run("kind", "delete", "cluster", f"--name={self._name}", *options)
         self.kubeconfig.unlink(missing_ok=True)
 
     def status(self) -> list[str]:
