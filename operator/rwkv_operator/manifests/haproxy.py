@@ -129,6 +129,7 @@ def _api(dep: spec.Deployment) -> list[str]:
         *haproxy_request.request_id(),
         *haproxy_request.authentication(dep.spec.auth, KEY_MAP),
         *haproxy_request.allow_list(),
+        *haproxy_request.header_limit(),
         *haproxy_request.own_headers(),
         *haproxy_request.header_session(),
         *haproxy_request.path_ref(),

@@ -16,6 +16,7 @@ from rwkv_operator.api import spec
 from rwkv_operator.manifests.haproxy_errors import quoted, refuse
 
 MAX_ID: Final = 256
+MAX_HEADERS: Final = 64 * 2**10
 MESSAGES_LOOK: Final = 64 * 2**10
 """Of a chat without any id, how much of its messages is looked at for its beginning."""
 
@@ -98,6 +99,12 @@ def allow_list() -> list[str]:
     ]
     unknown = refuse(404, "not_found", "unknown path; see /v1/models, /v1/chat/completions")
     return [*acls, *routes, unknown + " unless { var(txn.route) -m found }"]
+
+
+def header_limit() -> list[str]:
+    """Headers leave a buffer the room for a whole `maxBodyBytes`, so that lengths can be told."""
+    text = f"a request may have {MAX_HEADERS} bytes of headers"
+    return [refuse(431, "headers_too_large", text) + f" if {{ req.hdrs,length gt {MAX_HEADERS} }}"]
 
 
 def header_session() -> list[str]:

@@ -283,3 +283,10 @@ def test_an_engine_that_refuses_the_router_is_no_client_error(own_rig: Rig) -> N
         "upstream_failed",
         "the model server refused the key of its router",
     )
+
+
+def test_headers_leave_the_room_that_bodies_need(rig: Rig) -> None:
+    for size, status in ((60 * 2**10, 200), (66 * 2**10, 431)):
+        answer = rig.ask(headers={"x-session-id": "a", "x-long": "x" * size}, json=CHAT)
+        assert answer.status_code == status
+    assert error(answer)[1] == "headers_too_large"

@@ -8,7 +8,7 @@ import deployments
 import pytest
 
 from rwkv_operator.api import spec
-from rwkv_operator.manifests import haproxy, haproxy_errors
+from rwkv_operator.manifests import haproxy, haproxy_errors, haproxy_request, router_sizing
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "router"
 CASES = {
@@ -79,6 +79,13 @@ def test_clients_never_take_the_last_connections_of_the_ops_port() -> None:
     }
     assert set(limits) == {"global", "frontend api"}
     assert limits["global"] - limits["frontend api"] >= 32
+
+
+def test_the_longest_headers_and_body_fit_into_a_buffer_together() -> None:
+    room = router_sizing.HEADERS - haproxy_request.MAX_HEADERS
+    # HAProxy keeps some for itself, and the router adds headers.
+    assert room >= 2 * 8192
+    assert f"req.hdrs,length gt {haproxy_request.MAX_HEADERS}" in render(deployments.parsed())
 
 
 def test_no_formatted_error_is_in_the_defaults() -> None:
