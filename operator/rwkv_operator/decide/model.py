@@ -7,6 +7,7 @@ Where a pod can't even start, Kubernetes' own text is read for what concerns the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from rwkv_operator.api import conditions
@@ -43,7 +44,7 @@ def decide_model_loaded(dep: Deployment, observed: Observed) -> Condition:
     waiting = [pod for pod in pods if not _has_loaded(pod, observed.reports.get(pod.name))]
     loaded = len(pods) - len(waiting)
     if loaded >= dep.spec.replicas:
-        return _model("True", conditions.LOADED, _loaded_text(dep, observed))
+        return _loaded(dep, observed, pods)
     fetching = [pod for pod in waiting if pod.name in observed.fetches]
     # Who waits for a download tells less than the one that does it.
     fetching.sort(key=lambda pod: observed.fetches[pod.name].phase == "Waiting")
@@ -142,12 +143,19 @@ def _has_loaded(pod: Pod, report: EngineReport | None) -> bool:
     return pod.ready or (report is not None and report.phase in _LOADED_PHASES)
 
 
-def _loaded_text(dep: Deployment, observed: Observed) -> str:
-    digests = {r.model.digest for r in observed.reports.values() if r.model}
+def _loaded(dep: Deployment, observed: Observed, pods: Iterable[Pod]) -> Condition:
+    """All have loaded: the same weights, as far as they tell, or a session's answers would vary."""
+    reports = (observed.reports.get(pod.name) for pod in pods)
+    digests = {report.model.digest for report in reports if report and report.model}
     if len(digests) > 1:
-        return "engines report different models: " + ", ".join(sorted(digests))
+        text = (
+            f"the engines have loaded different weights: {', '.join(sorted(digests))}; "
+            "name a commit as spec.model.source's revision, or use a cache claim"
+        )
+        return _model("False", "ModelInvalid", text)
     digest = f" {digests.pop()}" if digests else ""
-    return f"{dep.spec.replicas} of {dep.spec.replicas} engines have loaded model{digest}"
+    text = f"{dep.spec.replicas} of {dep.spec.replicas} engines have loaded model{digest}"
+    return _model("True", conditions.LOADED, text)
 
 
 def _progress_text(pod: Pod, report: EngineReport | None) -> str:

@@ -1,5 +1,6 @@
 """ModelLoaded, for each source: what is on its way, and what keeps the model from arriving."""
 
+from dataclasses import replace
 from typing import Any
 
 import deployments
@@ -236,3 +237,15 @@ def test_a_download_that_only_asks_again_still_is_one() -> None:
     resolving = FetchReport("Resolving", "asking the hub")
     found = decide(fetching(resolving, restarts=1), HUB)
     assert (found.reason, found.waiting) == ("DownloadFailed", False)
+
+
+def test_engines_with_different_weights_have_not_loaded_the_model() -> None:
+    other = replace(seen.REPORT, model=replace(seen.REPORT.model, digest="sha256:2"))
+    reports = {"chat-engine-0": seen.REPORT, "chat-engine-1": other}
+    verdict = decide(seen.serving(reports=reports), HUB)
+    assert (verdict.status, verdict.reason) == ("False", "ModelInvalid")
+    assert "different weights: sha256:1, sha256:2" in verdict.message
+    # One that isn't of the current template has what it had.
+    old = (seen.engine(0), seen.engine(1), seen.engine(2, seen.OLD_REVISION))
+    reports = {"chat-engine-0": seen.REPORT, "chat-engine-2": other}
+    assert decide(seen.serving(pods=old, reports=reports), HUB).status == "True"
