@@ -166,7 +166,10 @@ def _affinity(store: spec.Store) -> str:
 
 
 def _least(dep: spec.Deployment, ctx: Context) -> list[str]:
-    """Requests without any key."""
+    """Requests without any key: to the engine with the fewest of them, as this router knows.
+
+    The engines' `maxconn` counts anew here: one engine gets up to twice that from each router.
+    """
     return ["backend least", "balance leastconn", *_engines(dep, ctx)]
 
 
