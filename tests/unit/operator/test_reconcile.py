@@ -283,14 +283,6 @@ async def test_pods_that_kubernetes_refuses_to_make_are_told_of() -> None:
     assert "exceeded quota: q" in world.message("Ready")
 
 
-async def test_open_deployments_and_those_with_own_keys_get_no_key() -> None:
-    for auth in ({"mode": "Open"}, {"apiKeysSecretRef": {"name": "mine"}}):
-        world = World({"auth": auth})
-        await world.look()
-        assert "create Secret chat-internal" in world.cluster.writes
-        assert "create Secret chat-api-key" not in world.cluster.writes
-
-
 async def test_passes_are_counted_by_their_result() -> None:
     world = World()
     await world.look()

@@ -63,3 +63,11 @@ async def test_made_anew_at_once_it_waits_for_the_former_secrets_to_go() -> None
     await world.look()
     assert world.cluster.writes[:2] == CREATES
     assert "make StatefulSet chat-engine" in world.cluster.writes
+
+
+async def test_open_deployments_and_those_with_own_keys_get_no_key() -> None:
+    for auth in ({"mode": "Open"}, {"apiKeysSecretRef": {"name": "mine"}}):
+        world = World({"auth": auth})
+        await world.look()
+        assert "create Secret chat-internal" in world.cluster.writes
+        assert "create Secret chat-api-key" not in world.cluster.writes
