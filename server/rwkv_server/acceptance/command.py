@@ -51,8 +51,10 @@ def run(wanted: Wanted, say: Say) -> None:
     Raises:
         RuntimeMismatch: this isn't the stack; nothing was run.
         ModelError: the model can't be served.
-        AcceptanceFailed: a check failed, or an engine died.
+        AcceptanceFailed: a check failed, an engine died, or `out` holds other files.
     """
+    if wanted.out:
+        evidence.check_target(wanted.out)
     stack = stack_file.read_stack(wanted.stack) if wanted.stack else None
     findings = stack_check.check_stack(stack, LocalMachine()) if stack else []
     vendor = stack.vendor if stack else "cpu"

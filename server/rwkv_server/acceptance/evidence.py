@@ -40,8 +40,26 @@ def hash_sources(package: Path) -> str:
     return hash_object({str(f.relative_to(package)): hash_file(f) for f in sorted(files)})
 
 
+def check_target(folder: Path) -> None:
+    """Refuse a folder whose evidence could never be accepted, for what else lies in it.
+
+    Raises:
+        AcceptanceFailed: it holds other files than evidence, or is none.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise AcceptanceFailed(f"{folder} is no folder; name a new one for the evidence")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    foreign = sorted(names - {EVIDENCE, TRACE, SUMS})
+    if foreign:
+        raise AcceptanceFailed(
+            f"{folder} holds {foreign[0]}; name a new or empty folder for the evidence",
+            found=", ".join(foreign[:8]),
+            wanted="an empty folder",
+        )
+
+
 def write(folder: Path, evidence: Mapping[str, Any], steps: list[trace.Step]) -> None:
-    """Write the three files; a folder that is there is written over."""
+    """Write the three files, over earlier ones."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(evidence, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     (folder / EVIDENCE).write_text(text, encoding="utf-8")

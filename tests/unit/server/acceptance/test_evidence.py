@@ -71,6 +71,16 @@ def test_a_foreign_file_is_found(folder):
         evidence.check(folder)
 
 
+def test_a_target_with_other_files_is_refused_before_anything_runs(folder, tmp_path, capsys):
+    evidence.check_target(folder)
+    evidence.check_target(tmp_path / "new")
+    (folder / "more.txt").touch()
+    for target, words in ((folder, "holds more.txt"), (folder / "more.txt", "is no folder")):
+        arguments = ["acceptance", "--model", str(tmp_path / "none"), "--out", str(target)]
+        assert main(arguments) == 1
+        assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
