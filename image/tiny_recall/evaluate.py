@@ -4,7 +4,6 @@ Chats run in lock-step through ``reference.py``; the engine's own test asks the 
 """
 
 import collections
-import json
 import pathlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,8 +126,3 @@ def _choose(logits: reference.Array, sampling: Sampling, rng: np.random.Generato
     ahead = np.cumsum(chances[order]) - chances[order]
     kept = order[ahead < sampling.top_p]
     return int(rng.choice(kept, p=chances[kept] / chances[kept].sum()))
-
-
-def write_figures(figures: dict[str, object], path: pathlib.Path) -> None:
-    """Write the figures as JSON."""
-    path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
