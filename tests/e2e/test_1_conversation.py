@@ -77,6 +77,10 @@ def test_it_answers_from_outside_through_a_port_forward(chat: World) -> None:
             assert [model.id for model in client.models.list()] == ["chat"]
             answer = client.chat.completions.create(model="chat", messages=TOLD, temperature=0)
             assert "Nora" in (answer.choices[0].message.content or "")
+            likely = client.chat.completions.create(
+                model="chat", messages=TOLD, max_tokens=3, logprobs=True, top_logprobs=5
+            )
+            assert likely.choices[0].logprobs is not None
             text = client.completions.create(
                 model="chat", prompt="User: Hi.\n\nAssistant:", temperature=0
             )

@@ -72,6 +72,19 @@ def test_chat_streaming_and_not_say_the_same(sdk):
     assert whole.usage.completion_tokens > 0
 
 
+def test_logprobs_of_any_kind_are_answered(sdk):
+    for top in (0, 5):
+        answer = sdk.chat.completions.create(
+            model="chat", messages=CHAT, max_tokens=3, logprobs=True, top_logprobs=top
+        )
+        assert len(answer.choices[0].logprobs.content[0].top_logprobs) == top
+    echo = sdk.completions.create(model="chat", prompt="Hi", max_tokens=2, echo=True, logprobs=1)
+    assert echo.choices[0].text.startswith("Hi")
+    body = {"prompt_logprobs": 1}
+    prompt = sdk.completions.create(model="chat", prompt="Hi", max_tokens=2, extra_body=body)
+    assert len(prompt.choices[0].prompt_logprobs) == 2
+
+
 def test_completions_and_responses(sdk):
     completion = sdk.completions.create(model="chat", prompt="Hello", max_tokens=3)
     assert completion.usage.completion_tokens <= 3

@@ -48,6 +48,8 @@ class ServerProcess:
         self.config = engine_config.write(folder / "engine.yaml", **settings)
         self._env = {k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
         self._env["PYTHONPATH"] = os.pathsep.join(filter(None, [path, str(SERVER)]))
+        # As in the image: nothing can be compiled, and nothing compiled before is found.
+        self._env |= {"CXX": "no-compiler", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
         with self.log.open("wb") as log:
             arguments = ["--termination-log", str(self.termination)]
             self.process = subprocess.Popen(

@@ -81,6 +81,9 @@ def decide_plan(
             paths = differences(manifest, found)
             if paths:
                 applies.append(Apply(manifest, found["metadata"]["uid"], paths))
+    if any(other.kind == "ConfigMap" for other in foreign):
+        # New pods would run with a stranger's configuration.
+        applies = [step for step in applies if step.uid or step.desired["kind"] not in _WORKLOADS]
     return Plan(
         applies=tuple(applies),
         deletes=tuple(

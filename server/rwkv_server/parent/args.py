@@ -94,7 +94,13 @@ def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str)
         "PYTHONUNBUFFERED": "1",
     }
     if vendor == "cpu":
-        fixed |= {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        fixed |= {
+            "OMP_NUM_THREADS": str(threads),
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            # vLLM compiles some functions even when eager is asked for, logprobs among them; a
+            # machine without a compiler would lose its engine to the first such request.
+            "TORCH_COMPILE_DISABLE": "1",
+        }
     return kept | fixed
 
 

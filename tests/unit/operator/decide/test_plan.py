@@ -83,6 +83,15 @@ def test_a_child_that_is_no_longer_wanted_goes() -> None:
     )
 
 
+def test_no_pod_is_made_that_would_mount_a_strangers_configuration() -> None:
+    taken = live()["ConfigMap", "chat-router"]
+    taken["metadata"]["ownerReferences"] = []
+    plan = decide_plan(DESIRED, {("ConfigMap", "chat-router"): taken}, DEP.uid)
+    made = {apply.desired["kind"] for apply in plan.applies}
+    assert "Service" in made and not made & {"StatefulSet", "Deployment"}
+    assert not plan.secrets
+
+
 def test_a_foreign_object_with_our_label_stays() -> None:
     found = live()
     stranger = copy.deepcopy(found["Service", "chat"])
