@@ -17,14 +17,16 @@ SEED = 2026  # that of the model card's figures; chats are drawn from it while t
 COUNT = 200
 
 
-@pytest.fixture(scope="module")
+# For the whole session: an engine that ends takes vLLM's process groups with it, and other tests
+# have engines in this process.
+@pytest.fixture(scope="session")
 def recall_engine(tiny_model: Path) -> Iterator[object]:
     import recall_chats
 
     yield recall_chats.start(tiny_model)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ask(recall_engine: object):
     import recall_chats
 

@@ -140,6 +140,7 @@ def chat(**fields):
         ('{"model": "chat", "model": "other"}', 400, "there twice"),
         (chat(kv_transfer_params={}), 400, "kv_transfer_params"),
         (chat(cache_salt="x"), 400, "cache_salt"),
+        (chat(seed=0), 400, "seed"),
         (chat(vllm_xargs={"kv_transfer_params": "x"}), 400, "vllm_xargs.kv_transfer_params"),
         ("{}", 400, "messages"),
         (chat(messages="hi"), 400, "messages"),
