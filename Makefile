@@ -20,7 +20,7 @@ help:  ## List the targets
 demo: dev-env  ## Bring up a cluster, install, apply a sample, hold a conversation
 	$(PY) tests/demo/demo.py up --cluster-name $(CLUSTER_NAME)
 
-demo-down: dev-env  ## Remove everything that the demo made
+demo-down: dev-env  ## Remove the demo's cluster (images and tools stay in ~/.cache/rwkv-operator)
 	$(PY) tests/demo/demo.py down --cluster-name $(CLUSTER_NAME)
 
 check: dev-env  ## Format, lint, types, import rules, generated copies (under a minute)

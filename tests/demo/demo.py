@@ -46,7 +46,7 @@ def run(machine: installation.Machine) -> None:
     say(
         "this builds a Kubernetes of its own from Go modules and three images: about 10 GB of disk,"
     )
-    say("15 minutes the first time, 3 afterwards; `make demo-down` removes the cluster again")
+    say("ten minutes of compiling the first time; `make demo-down` removes the cluster again")
     with step("cluster"):
         cluster = machine.bring_up()
     with step("images"):
@@ -145,8 +145,8 @@ def report(cluster: kubernetes.Kube, turns: list[dict[str, str]]) -> None:
     print(f"\n$ kubectl get rwkv\n{cluster.run('get', 'rwkv')}")
     print("Try next:")
     print(f"  export KUBECONFIG={cluster.kubeconfig} PATH={Path(cluster.kubectl).parent}:$PATH")
-    print(f"  kubectl scale rwkv {NAME} --replicas=1 && kubectl get rwkv {NAME} -w")
-    print(f"  kubectl port-forward service/{NAME} 8080:80     # then point an OpenAI client at it")
+    print(f"  kubectl scale rwkv {NAME} --replicas=1 && kubectl get rwkv {NAME}")
+    print(f"  kubectl port-forward service/{NAME} 8080:80     # README shows a chat with curl")
     answer = turns[-1]["assistant"]
     if FACT not in answer:
         raise SystemExit(f"DEMO_FAILED the model answered {answer!r}, which lacks {FACT}")
