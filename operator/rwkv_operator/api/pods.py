@@ -102,12 +102,18 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
     )
 
 
+def _is_tried_again(scheduled: Mapping[str, Any]) -> bool:
+    """Whether the scheduler waits for somebody, or only for its own next try after a conflict."""
+    conflict = "the object has been modified" in (scheduled.get("message") or "")
+    return conflict or scheduled.get("reason") == "SchedulingGated"
+
+
 def parse_failure(obj: Mapping[str, Any]) -> Failure | None:
     """The first reason, in the order in which a pod starts, why it isn't running."""
     status = obj.get("status") or {}
     pod = obj["metadata"]["name"]
     scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
+    if scheduled.get("status") == "False" and not _is_tried_again(scheduled):
         return Failure("FailedScheduling", f"{pod}: {clip(scheduled.get('message'))}")
     for container in _container_statuses(status):
         failure = _container_failure(pod, container)

@@ -77,6 +77,13 @@ def test_a_pod_tells_why_it_does_not_run(
         pytest.param(pod_objects.waiting("ContainerCreating"), id="its container is being made"),
         pytest.param(pod_objects.loading(), id="loading for the first time"),
         pytest.param(pod_objects.ready(), id="ready"),
+        pytest.param(
+            pod_objects.unscheduled(
+                'running PreBind plugin "VolumeBinding": Operation cannot be fulfilled on '
+                'persistentvolumeclaims "state": the object has been modified; please try again'
+            ),
+            id="a conflict that the scheduler tries again by itself",
+        ),
     ],
 )
 def test_a_pod_on_its_way_has_no_failure(status: dict) -> None:
