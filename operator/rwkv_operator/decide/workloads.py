@@ -23,8 +23,9 @@ def decide_progressing(dep: Deployment, observed: Observed) -> Condition:
                 text = f"the {kind}s stay as they are until the deployment is admitted"
                 return Condition(conditions.PROGRESSING, "False", conditions.NOT_ADMITTED, text)
             return _progressing("Applying", f"the {kind}s are being changed")
-        old = workload.pods - workload.updated
-        if old > 0 or _old_pods(observed, kind, workload):
+        # A StatefulSet's pods that are to go don't count as updated; a Deployment's surge is old.
+        staying = min(workload.pods, wanted) if kind == "engine" else workload.pods
+        if staying > workload.updated or _old_pods(observed, kind, workload):
             text = f"{workload.updated} of {wanted} {kind}s run the current template"
             return _progressing("RollingOut", text)
         if workload.pods != wanted:
