@@ -22,7 +22,7 @@ SAMPLE = installation.ROOT / "crds" / "samples" / "tiny-recall.yaml"
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """The cluster with images, the chart and the client pod; removed afterwards."""
-    machine = installation.Machine(os.environ.get("RWKV_E2E_CLUSTER", "rwkve2e"))
+    machine = installation.end_to_end_machine()
     try:
         kube = machine.bring_up()
         images = machine.build_images()

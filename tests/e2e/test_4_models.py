@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ def small(name: str, **source: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def models(world: World) -> Iterator[World]:
     """The hub, an image and a claim with the bundled model, and a claim for downloads."""
-    machine = installation.Machine(os.environ.get("RWKV_E2E_CLUSTER", "rwkve2e"))
+    machine = installation.end_to_end_machine()
     machine.load_images({"model": build_model_image()})
     hub_pod.start(world)
     for claim in ("shelf", "cache"):

@@ -59,6 +59,11 @@ class Machine:
         self.cluster("down")
 
 
+def end_to_end_machine() -> Machine:
+    """The cluster that all end-to-end tests share; RWKV_E2E_CLUSTER names another."""
+    return Machine(os.environ.get("RWKV_E2E_CLUSTER", "rwkve2e"))
+
+
 def install_chart(kube: Kube, images: dict[str, str], *settings: str) -> None:
     """`helm upgrade --install` from this checkout, waiting for the operator."""
     chart = str(ROOT / "charts" / "rwkv-operator")
