@@ -74,8 +74,10 @@ cluster-up: dev-env  ## Only the cluster (CLUSTER=local|kind|current)
 cluster-down: dev-env  ## Remove the cluster
 	$(RWKV_CLUSTER) down
 
-engine-env: dev-env  ## The engine's own environment (STACK=cpu|ascend), from hash-pinned constraints
-	$(PY) image/$(if $(filter ascend,$(STACK)),ascend_env.py,engine_env.py $(STACK))
+ENV_ascend := ascend_env.py
+ENV_cpu-0.18 := version_env.py cpu-0.18
+engine-env: dev-env  ## The engine's own environment (STACK=cpu|cpu-0.18|ascend), from hash-pinned constraints
+	$(PY) image/$(or $(ENV_$(STACK)),engine_env.py $(STACK))
 
 bench: bench-router bench-operator  ## Every bench, then docs/performance.md from their results
 	$(PY) tests/bench/report.py

