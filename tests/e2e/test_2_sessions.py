@@ -40,10 +40,22 @@ def test_a_lost_pod_moves_only_its_sessions_and_gets_them_back(chat: World) -> N
     wait_for(gone, "no session to be answered by the lost pod", timeout=60)
     during = homes(chat)
     assert set(during.values()) == {"chat-engine-1"}
+    gone_uid = old["metadata"]["uid"]
+
+    def replaced() -> bool:
+        new = chat.engine_pods().get("chat-engine-0")
+        return new is not None and new["metadata"]["uid"] != gone_uid and is_ready(new)
+
+    # The deployment's own Ready may still be that of before the loss.
+    wait_for(replaced, "another pod in the lost one's place", timeout=420, every=1)
     chat.wait_ready()
-    new = chat.engine_pods()["chat-engine-0"]
-    assert new["metadata"]["uid"] != old["metadata"]["uid"]
     wait_for(lambda: homes(chat) == before, "every session to be home again", timeout=60)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether the kubelet says so."""
+    told = pod["status"].get("conditions", [])
+    return ("Ready", "True") in {(entry["type"], entry["status"]) for entry in told}
 
 
 def homes_or_nothing(world: World) -> dict[str, str]:

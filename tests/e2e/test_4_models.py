@@ -12,7 +12,7 @@ import claims
 import hub_pod
 import installation
 import pytest
-from kube import condition, wait_for
+from kube import Wanted, condition, wait_for
 from world import World, deployment
 
 from build import docker_answers
@@ -95,8 +95,7 @@ def test_what_keeps_a_model_from_arriving_is_told(models: World) -> None:
             hub = {**hub, "tokenSecretRef": hub_pod.SECRET}
         models.kube.apply(from_hub(name, {next(iter(source)): hub}))
     for name, (reason, text, _) in WRONG.items():
-        message = models.wait_condition(name, "ModelLoaded", "False", reason)
-        assert text in message, message
+        models.wait_condition(name, Wanted("ModelLoaded", "False", reason, (text,)))
     models.kube.run("delete", "rwkv", *WRONG)
 
 

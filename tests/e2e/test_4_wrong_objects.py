@@ -9,7 +9,7 @@ from typing import Any
 import claims
 import installation
 import pytest
-from kube import KubeError, wait_for
+from kube import KubeError, Wanted
 from world import World, deployment
 
 pytestmark = pytest.mark.cluster
@@ -43,35 +43,21 @@ def test_an_unknown_stack_is_named_and_makes_no_pod(world: World) -> None:
     obj = deployment("nostack")
     obj["spec"]["hardware"]["stack"] = "tpu-v9"
     world.kube.apply(obj)
-    message = world.wait_condition("nostack", "Admitted", "False", "UnknownStack")
-    assert "tpu-v9" in message and "cpu" in message
+    world.wait_condition("nostack", Wanted("Admitted", "False", "UnknownStack", ("tpu-v9", "cpu")))
     assert not world.engine_pods("nostack")
     world.kube.run("delete", "rwkv", "nostack")
 
 
 def test_a_volume_that_is_missing_empty_or_holds_a_misshapen_model_is_named(world: World) -> None:
     world.kube.apply(from_volume("narrow", "narrow"))
-    message = wait_for_degraded(world, "narrow")
-    assert "models" in message, message
+    world.wait_condition("narrow", Wanted("Degraded", "True", "FailedScheduling", ("models",)))
     claims.make_claim(world, "models")
     claims.fill_claim(world, "models", COPY)
-    text = world.wait_condition("narrow", "ModelLoaded", "False", "ModelInvalid", timeout=240)
-    assert "ffn.key.weight" in text and "model.safetensors" in text, text
-    assert "384" in text and "512" in text, text
+    words = ("ffn.key.weight", "model.safetensors", "384", "512")
+    invalid = Wanted("ModelLoaded", "False", "ModelInvalid", words)
+    world.wait_condition("narrow", invalid, timeout=240)
     world.kube.run("delete", "rwkv", "narrow")
     world.kube.apply(from_volume("absent", "absent"))
-    text = world.wait_condition("absent", "ModelLoaded", "False", "ModelNotFound", timeout=240)
-    assert "/models/absent" in text, text
+    absent = Wanted("ModelLoaded", "False", "ModelNotFound", ("/models/absent",))
+    world.wait_condition("absent", absent, timeout=240)
     world.kube.run("delete", "rwkv", "absent")
-
-
-def wait_for_degraded(world: World, name: str) -> str:
-    """The message that a pod without its volume leads to."""
-
-    def message() -> str:
-        obj = world.kube.get("rwkv", name)
-        found = {item["type"]: item for item in obj.get("status", {}).get("conditions", [])}
-        degraded = found.get("Degraded", {})
-        return degraded["message"] if degraded.get("status") == "True" else ""
-
-    return wait_for(message, f"rwkv/{name} to be Degraded")

@@ -76,10 +76,14 @@ def admin(apiserver: ApiServer) -> Iterator[Kube]:
 @pytest.fixture
 def dev(apiserver: ApiServer, admin: Kube) -> Iterator[Kube]:
     """The user, who has no rights on Secrets or stacks unless a test gives them."""
-    yield user(apiserver, "dev")
+    dev = user(apiserver, "dev")
+    yield dev
     admin.run("delete", "rwkv", "--all", "-n", NAMESPACE)
-    admin.run("delete", "rolebinding,role", "-l", "test=yes", "-n", NAMESPACE)
-    admin.run("delete", "clusterrolebinding,clusterrole", "-l", "test=yes")
+    gone = admin.run("delete", "rolebinding,role", "-l", "test=yes", "-n", NAMESPACE)
+    gone += admin.run("delete", "clusterrolebinding,clusterrole", "-l", "test=yes")
+    if "deleted" in gone:
+        both = (UNVALIDATED, chat(SECRETS["huggingFace"]))
+        wait_for(lambda: all(refusal(dev, obj) for obj in both), "the rights to be forgotten")
 
 
 def user(server: ApiServer, name: str) -> Kube:

@@ -120,6 +120,47 @@ def condition(obj: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {}
 
 
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a condition has to tell, in the end.
+
+    The operator tells more with every pass: a test that is about a message waits for its words,
+    since a reason may be written first for a cause that is seen earlier.
+    """
+
+    kind: str
+    status: str
+    reason: str
+    words: tuple[str, ...] = ()
+    generation: int | None = None
+
+    def fits(self, found: Mapping[str, Any]) -> bool:
+        """Whether a condition tells all of it."""
+        return (
+            (found.get("status"), found.get("reason")) == (self.status, self.reason)
+            and all(word in found["message"] for word in self.words)
+            and self.generation in (None, found.get("observedGeneration"))
+        )
+
+
+def wait_condition(
+    get: Callable[[], Mapping[str, Any]], wanted: Wanted, timeout: float = 60
+) -> dict[str, Any]:
+    """Wait until a condition of an object is as wanted; a time-out tells how it was last."""
+    seen: dict[str, Any] = {}
+
+    def look() -> bool:
+        seen.clear()
+        seen.update(condition(get(), wanted.kind))
+        return wanted.fits(seen)
+
+    try:
+        wait_for(look, f"{wanted}", timeout, every=0.1)
+    except TimeoutError:
+        raise TimeoutError(f"waited {timeout:.0f} s for {wanted}; last seen: {seen}") from None
+    return seen
+
+
 def wait_for(probe: Callable[[], T], what: str, timeout: float = 60, every: float = 0.3) -> T:
     """Call `probe` until it returns something true; a time-out names `what` and the last value."""
     deadline = time.monotonic() + timeout

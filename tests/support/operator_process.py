@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,9 +11,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from kube import Kube, condition, wait_for
+from kube import Kube, wait_for
 
 from rwkv_operator.cluster.kinds import PERMISSIONS
 
@@ -72,6 +70,11 @@ class OperatorProcess:
                 error.close()
             return False
 
+    def end(self) -> int:
+        """End it as a kubelet does; its exit status."""
+        self.process.terminate()
+        return self.process.wait(20)
+
     def kill(self) -> None:
         """End it as a node failure would."""
         self.process.kill()
@@ -82,7 +85,7 @@ class OperatorProcess:
 def running(
     kubeconfig: Path, log: Path, environ: Mapping[str, str] | None = None
 ) -> Iterator[OperatorProcess]:
-    """Run the operator until the block ends, then end it as a kubelet does."""
+    """Run the operator until the block ends, then kill it: an end in order takes seconds."""
     port = _free_port()
     settings = {
         "KUBECONFIG": str(kubeconfig),
@@ -106,31 +109,8 @@ def running(
         wait_for(operator.is_serving, "the operator to be ready", every=0.05)
         yield operator
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def wait_reason(
-    kube: Kube, name: str, kind: str, status: str, reason: str, namespace: str
-) -> dict[str, Any]:
-    """Wait until a condition of a deployment has a status and a reason; returns it."""
-
-    def look() -> dict[str, Any] | None:
-        found = condition(kube.get("rwkv", name, "-n", namespace), kind)
-        seen.append(found)
-        matches = (found.get("status"), found.get("reason")) == (status, reason)
-        return found if matches else None
-
-    seen: list[dict[str, Any]] = []
-    try:
-        return wait_for(look, f"rwkv/{name} {kind}={status} {reason}", every=0.1) or {}
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}: {seen[-1]}") from None
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import installation
-from kube import Kube, condition, wait_for
+from kube import Kube, Wanted, condition, wait_condition, wait_for
 
 SCRIPT = (installation.ROOT / "tests" / "e2e" / "client_script.py").read_text()
 
@@ -61,20 +61,13 @@ class World:
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.report(name)}") from None
 
-    def wait_condition(
-        self, name: str, kind: str, status: str, reason: str, timeout: float = 120
-    ) -> str:
-        """Wait for a condition with that status and reason; returns its message."""
-
-        def found() -> dict[str, Any]:
-            seen = condition(self.kube.get("rwkv", name), kind)
-            fits = seen.get("status") == status and seen.get("reason") == reason
-            return seen if fits else {}
-
+    def wait_condition(self, name: str, wanted: Wanted, timeout: float = 120) -> str:
+        """Wait until a condition is as wanted; returns its message."""
         try:
-            message: str = wait_for(found, f"{kind}={status} {reason}", timeout)["message"]
+            found = wait_condition(lambda: self.kube.get("rwkv", name), wanted, timeout)
         except TimeoutError as error:
-            raise AssertionError(f"{error}\n{self.report(name)}") from None
+            raise AssertionError(f"rwkv/{name}: {error}\n{self.report(name)}") from None
+        message: str = found["message"]
         return message
 
     def report(self, name: str) -> str:

@@ -34,6 +34,7 @@ def operator(
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with operator_process.running(kubeconfig, log) as process:
         yield process
+        assert process.end() == 0
     assert not complaints(log.read_text())
 
 

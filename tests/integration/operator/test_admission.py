@@ -18,8 +18,8 @@ import node_objects
 import operator_process
 import pod_objects
 import pytest
-from kube import Kube, condition, wait_for
-from operator_process import OperatorProcess, wait_reason
+from kube import Kube, Wanted, condition, wait_condition, wait_for
+from operator_process import OperatorProcess
 
 from rwkv_cluster.apiserver import ApiServer
 from rwkv_operator import names
@@ -63,10 +63,12 @@ class Hardware:
         text = json.dumps({"status": {"allocatable": amounts, "capacity": amounts}})
         self.kube.run("patch", "node", "chips", "--subresource=status", "--type=merge", "-p", text)
 
-    def admitted(self, status: str, reason: str) -> str:
-        place = (self.kube, "chat", "Admitted", status, reason, self.namespace)
-        message: str = wait_reason(*place)["message"]
-        return message
+    def chat(self) -> dict[str, Any]:
+        return self.kube.get("rwkv", "chat", "-n", self.namespace)
+
+    def admitted(self, status: str, reason: str, *words: str) -> None:
+        """Wait for a verdict whose message has these words."""
+        wait_condition(self.chat, Wanted("Admitted", status, reason, words))
 
     def pods(self) -> list[dict[str, Any]]:
         found = self.kube.items(
@@ -88,13 +90,12 @@ def hardware(kube: Kube, operator: OperatorProcess, namespace: str) -> Iterator[
 
 def test_no_device_then_no_labels_then_an_old_driver_then_pods(hardware: Hardware) -> None:
     hardware.apply(gpu_chat())
-    assert "nvidia.com/gpu: 0 allocatable, wanted 1" in hardware.admitted("False", "NoMatchingNode")
+    hardware.admitted("False", "NoMatchingNode", "nvidia.com/gpu: 0 allocatable, wanted 1")
     hardware.equip({"nvidia.com/gpu": 1})
-    message = hardware.admitted("Unknown", "LabelsMissing")
-    assert DRIVER in message and "GPU feature discovery" in message
+    hardware.admitted("Unknown", "LabelsMissing", DRIVER, "GPU feature discovery")
     hardware.label({**node_objects.GPU_LABELS, DRIVER: "550.54.15"})
-    message = hardware.admitted("False", "DriverTooOld")
-    assert f"node chips: {DRIVER} is 550.54.15, wanted at least 580" in message
+    too_old = f"node chips: {DRIVER} is 550.54.15, wanted at least 580"
+    hardware.admitted("False", "DriverTooOld", too_old)
     assert not hardware.kube.exists("statefulset", "chat-engine", "-n", hardware.namespace)
     hardware.label({DRIVER: "580.95.05"})
     hardware.admitted("True", "Admitted")
@@ -110,12 +111,12 @@ def test_a_resource_of_another_name_is_suggested(hardware: Hardware) -> None:
     hardware.label(dict(node_objects.NPU_LABELS))
     hardware.equip({"huawei.com/Ascend910B3": 8})
     hardware.apply(gpu_chat(stack="ascend-910b3"))
-    message = hardware.admitted("False", "NoMatchingNode")
-    assert "it has huawei.com/Ascend910B3: set spec.hardware.resourceName" in message
+    suggestion = "it has huawei.com/Ascend910B3: set spec.hardware.resourceName"
+    hardware.admitted("False", "NoMatchingNode", suggestion)
     hardware.apply(gpu_chat(stack="ascend-910b3", resourceName="huawei.com/Ascend910B3"))
     hardware.admitted("True", "Admitted")
     hardware.label({"node.kubernetes.io/npu.chip.name": "910B2"})
-    assert "is 910B2, wanted 910B3" in hardware.admitted("False", "ChipMismatch")
+    hardware.admitted("False", "ChipMismatch", "is 910B2, wanted 910B3")
 
 
 def test_a_refusal_outlives_the_operator_and_ends_with_its_cause(
@@ -128,13 +129,12 @@ def test_a_refusal_outlives_the_operator_and_ends_with_its_cause(
     status = json.dumps({"status": pod_objects.crashed(78, said=SAID)})
     place = ("pod", pod["metadata"]["name"], "-n", hardware.namespace)
     hardware.kube.run("patch", *place, "--subresource=status", "--type=merge", "-p", status)
-    message = hardware.admitted("False", "RuntimeMismatch")
-    assert "found driver: no driver" in message and "wanted driver: at least 580" in message
+    words = ("found driver: no driver", "wanted driver: at least 580")
+    hardware.admitted("False", "RuntimeMismatch", *words)
     wait_for(lambda: not hardware.pods(), "the engine to go")
     assert hardware.engines()["spec"]["replicas"] == 0
-    chat = hardware.kube.get("rwkv", "chat", "-n", hardware.namespace)
-    assert chat["spec"]["replicas"] == 1
-    assert condition(chat, "Ready")["reason"] == "RuntimeMismatch"
+    assert hardware.chat()["spec"]["replicas"] == 1
+    assert condition(hardware.chat(), "Ready")["reason"] == "RuntimeMismatch"
 
     kubeconfig = apiserver_with_workloads.user(operator_process.USER)
     with operator_process.running(kubeconfig, tmp_path / "second.log"):

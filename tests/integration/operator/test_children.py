@@ -7,8 +7,8 @@ import urllib.request
 
 import deployments
 import pytest
-from kube import Kube, condition, wait_for
-from operator_process import OperatorProcess, wait_reason
+from kube import Kube, Wanted, wait_condition, wait_for
+from operator_process import OperatorProcess
 
 from rwkv_operator import names
 from rwkv_operator.cluster.kinds import KINDS
@@ -46,6 +46,12 @@ def apply_chat(kube: Kube, namespace: str, **spec: object) -> dict:
     return obj
 
 
+def wait_chat(kube: Kube, namespace: str, wanted: Wanted) -> dict:
+    """Wait until a condition of the deployment is as wanted; returns the deployment."""
+    wait_condition(lambda: kube.get("rwkv", "chat", "-n", namespace), wanted)
+    return kube.get("rwkv", "chat", "-n", namespace)
+
+
 def existing(kube: Kube, namespace: str) -> set[str]:
     found = kube.run("get", *CHILDREN, "-n", namespace, "--ignore-not-found", "-o", "name")
     return {re.sub(r"\.[a-z0-9.]+/", "/", line) for line in found.split()}
@@ -74,8 +80,7 @@ def settle(kube: Kube, operator: OperatorProcess, namespace: str) -> None:
 def test_apply_makes_every_child(kube: Kube, operator: OperatorProcess, namespace: str) -> None:
     apply_chat(kube, namespace)
     wait_children(kube, namespace)
-    chat = kube.get("rwkv", "chat", "-n", namespace)
-    assert condition(chat, "Admitted")["status"] == "True"
+    chat = wait_chat(kube, namespace, Wanted("Admitted", "True", "Admitted"))
     assert "finalizers" not in chat["metadata"]
     assert set(chat["metadata"]["annotations"]) == {LAST_APPLIED}
 
@@ -127,7 +132,7 @@ def test_a_users_changes_are_put_back(
 ) -> None:
     apply_chat(kube, namespace)
     wait_children(kube, namespace)
-    settle(kube, operator, namespace)
+    wait_chat(kube, namespace, Wanted("Admitted", "True", "Admitted"))
     before = {target: ours(kube, target, namespace) for target in CHANGES}
     for target, change in CHANGES.items():
         kube.run("patch", target, "-n", namespace, "--type=merge", "-p", json.dumps(change))
@@ -136,8 +141,8 @@ def test_a_users_changes_are_put_back(
             lambda target=target: ours(kube, target, namespace) == before[target],
             f"{target} to be put back",
         )
-    text = operator.log.read_text()
-    assert "setting spec.replicas of StatefulSet chat-engine" in text
+    told = "setting spec.replicas of StatefulSet chat-engine"
+    wait_for(lambda: told in operator.log.read_text(), f"the log to say: {told}")
 
 
 def ours(kube: Kube, target: str, namespace: str) -> dict:
@@ -165,8 +170,8 @@ def test_a_foreign_object_is_left_alone_until_it_is_gone(
         }
     )
     apply_chat(kube, namespace)
-    found = wait_reason(kube, "chat", "Ready", "False", "NameTaken", namespace)
-    assert "Service chat exists and is controlled by nobody" in found["message"]
+    taken = "Service chat exists and is controlled by nobody"
+    wait_chat(kube, namespace, Wanted("Ready", "False", "NameTaken", (taken,)))
     service = kube.get("service", "chat", "-n", namespace)
     assert service["spec"]["ports"] == port
     assert "ownerReferences" not in service["metadata"]
@@ -179,16 +184,16 @@ def test_an_unknown_stack_makes_no_pod_and_goes_on_when_it_appears(
     kube: Kube, operator: OperatorProcess, namespace: str
 ) -> None:
     apply_chat(kube, namespace, hardware={"stack": f"late-{namespace}"})
-    found = wait_reason(kube, "chat", "Admitted", "False", "UnknownStack", namespace)
-    assert f"late-{namespace}" in found["message"] and "cpu" in found["message"]
+    unknown = Wanted("Admitted", "False", "UnknownStack", (f"late-{namespace}", "cpu"))
+    wait_chat(kube, namespace, unknown)
     assert existing(kube, namespace) == set()
     stack = deployments.cpu_stack_object()
     stack["metadata"]["name"] = f"late-{namespace}"
     kube.apply(stack)
     wait_children(kube, namespace)
-    wait_reason(kube, "chat", "Admitted", "True", "Admitted", namespace)
+    wait_chat(kube, namespace, Wanted("Admitted", "True", "Admitted"))
     kube.run("delete", "rwkvstack", f"late-{namespace}")
-    wait_reason(kube, "chat", "Admitted", "False", "UnknownStack", namespace)
+    wait_chat(kube, namespace, unknown)
     assert existing(kube, namespace) == set(CHILDREN)
 
 
@@ -214,10 +219,7 @@ def test_secrets_are_made_once_and_never_read_or_changed(
     change = {"engine": {"podTemplate": {"annotations": {"a": "b"}}}}
     patch = json.dumps({"spec": change})
     kube.run("patch", "rwkv/chat", "-n", namespace, "--type=merge", "-p", patch)
-    wait_for(
-        lambda: kube.get("rwkv", "chat", "-n", namespace)["status"]["observedGeneration"] == 2,
-        "the new generation",
-    )
+    wait_chat(kube, namespace, Wanted("Admitted", "True", "Admitted", generation=2))
     assert keys == [secret(kube, name, namespace) for name in ("chat-internal", "chat-api-key")]
 
 

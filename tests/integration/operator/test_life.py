@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 
 import deployments
+import kubernetes
 import operator_process
 import pytest
-from kube import Kube, wait_for
-from operator_process import wait_reason
+from kube import Kube, Wanted, wait_condition, wait_for
 
 from rwkv_cluster.apiserver import ApiServer
+from rwkv_operator.cluster import catalogue
+from rwkv_operator.cluster.client import Cluster
+from rwkv_operator.metrics import Metrics
 
 pytestmark = pytest.mark.apiserver
 
@@ -18,6 +21,12 @@ def apply_chat(kube: Kube, namespace: str, name: str = "chat") -> None:
     obj = deployments.load(deployments.CRDS / "samples" / "tiny-recall.yaml")
     obj["metadata"] |= {"namespace": namespace, "name": name}
     kube.apply(obj)
+
+
+def wait_loading(kube: Kube, namespace: str, generation: int = 1) -> None:
+    """Wait until a pass over the deployment has come to its end."""
+    wanted = Wanted("Ready", "False", "Loading", generation=generation)
+    wait_condition(lambda: kube.get("rwkv", "chat", "-n", namespace), wanted)
 
 
 def kinds(kube: Kube, namespace: str) -> list[str]:
@@ -52,8 +61,7 @@ def test_an_operator_that_dies_in_the_middle_of_a_pass_is_followed_by_one_that_f
     kube.run("patch", "rwkv/chat", "-n", namespace, "--type=merge", "-p", '{"spec":{"replicas":3}}')
     with operator_process.running(kubeconfig, tmp_path / "second.log"):
         wait_for(lambda: len(kinds(kube, namespace)) == 11, "all children", every=0.1)
-        found = wait_reason(kube, "chat", "Ready", "False", "Loading", namespace)
-    assert found["observedGeneration"] == 2
+        wait_loading(kube, namespace, generation=2)
     engines = kube.get("statefulset", "chat-engine", "-n", namespace)
     assert engines["spec"]["replicas"] == 3
 
@@ -75,9 +83,9 @@ def test_a_change_while_the_operator_is_away_is_brought_about_when_it_is_back(
         wait_for(lambda: len(kinds(kube, namespace)) == 11, "the Service", every=0.1)
         config = ("get", "configmap", "chat-engine", "-n", namespace, "-o", "jsonpath={.data}")
         wait_for(lambda: "maxNumSeqs: 4" in kube.run(*config), "the new config", every=0.1)
+        wait_loading(kube, namespace, generation=2)
         assert second.metric("rwkv_operator_applied_children_total") == 4
-        second.process.terminate()
-        assert second.process.wait(20) == 0
+        assert second.end() == 0
     log = (tmp_path / "second.log").read_text()
     assert "Traceback" not in log
 
@@ -90,7 +98,7 @@ def test_an_operator_of_one_namespace_leaves_the_others_alone(
     apply_chat(kube, "default", "elsewhere")
     with operator_process.running(kubeconfig, tmp_path / "operator.log", environ):
         apply_chat(kube, namespace)
-        wait_reason(kube, "chat", "Ready", "False", "Loading", namespace)
+        wait_loading(kube, namespace)
     assert "status" not in kube.get("rwkv", "elsewhere")
     kube.run("delete", "rwkv/elsewhere")
 
@@ -115,5 +123,26 @@ def test_the_catalogue_is_applied_once_and_an_admins_changes_stay(
     with operator_process.running(kubeconfig, tmp_path / "second.log", environ):
         found = kube.get(*get)["spec"]
     assert found["engineImage"] == "registry.example/own:1"
-    assert "catalogue-cpu stays as it is" in (tmp_path / "second.log").read_text()
+    assert "catalogue-cpu: it stays as it is" in (tmp_path / "second.log").read_text()
     kube.run("delete", *get)
+
+
+def test_a_field_that_cannot_be_changed_is_told_and_keeps_no_new_image_away(
+    kube: Kube, apiserver_with_workloads: ApiServer, tmp_path: Path
+) -> None:
+    user = str(apiserver_with_workloads.user(operator_process.USER))
+    cluster = Cluster(kubernetes.config.new_client_from_config(user), Metrics())
+    stack = deployments.load(deployments.CRDS / "stacks" / "cpu.yaml")
+    stack["metadata"]["name"] = "fixed-cpu"
+    (tmp_path / "fixed.yaml").write_text(json.dumps(stack))
+    catalogue.apply_catalogue(cluster, tmp_path, "2026-01-02T00:00:00Z")
+    wider = {"requests": {"cpu": "3"}}
+    newer = {**stack["spec"], "engineImage": "registry.example/server:2", "resources": wider}
+    (tmp_path / "fixed.yaml").write_text(json.dumps({**stack, "spec": newer}))
+    catalogue.apply_catalogue(cluster, tmp_path, "2026-01-03T00:00:00Z")
+    live = kube.get("rwkvstack", "fixed-cpu")
+    assert live["spec"] == {**stack["spec"], "engineImage": "registry.example/server:2"}
+    about = "involvedObject.name=fixed-cpu,reason=CatalogueDiffers"
+    (event,) = kube.items("events", "-n", "default", "--field-selector", about)
+    assert "spec.resources is" in event["message"] and '"cpu": "3"' in event["message"]
+    kube.run("delete", "rwkvstack", "fixed-cpu")

@@ -14,8 +14,8 @@ import deployments
 import pod_objects
 import pytest
 import stub_ops
-from kube import Kube, condition, wait_for
-from operator_process import OperatorProcess, wait_reason
+from kube import Kube, Wanted, condition, wait_condition, wait_for
+from operator_process import OperatorProcess
 from stub_ops import Answers
 
 from rwkv_operator import names
@@ -81,15 +81,14 @@ class Chat:
         self.answers.common.update(stub_ops.serving(str(digest)).common)
         self.set_ready("engine")
         self.set_ready("router")
-        self.wait("Ready", "True", "Ready")
+        self.wait(Wanted("Ready", "True", "Ready"))
 
-    def wait(self, kind: str, status: str, reason: str) -> dict[str, Any]:
-        return wait_reason(self.kube, "chat", kind, status, reason, self.namespace)
+    def wait(self, wanted: Wanted) -> dict[str, Any]:
+        return wait_condition(self.get, wanted)
 
-    def wait_cause(self, reason: str, generation: int = 1) -> str:
+    def wait_cause(self, reason: str, *words: str, generation: int = 1) -> str:
         """Ready is False for that very reason, at that generation; returns the message."""
-        found = self.wait("Ready", "False", reason)
-        assert found["observedGeneration"] == generation
+        found = self.wait(Wanted("Ready", "False", reason, words, generation))
         obj = self.get()
         assert obj["status"]["observedGeneration"] == generation
         assert {item["type"] for item in obj["status"]["conditions"]} == set(conditions.TYPES)
@@ -134,28 +133,31 @@ def test_when_all_pods_serve_it_is_ready_and_tells_the_model(chat: Chat) -> None
     }
     (line,) = chat.kube.run("get", "rwkv", "-n", chat.namespace, "--no-headers").splitlines()
     assert line.split()[:6] == ["chat", "chat", "cpu", "2/2", "perPod", "Ready"]
-    notes = chat.kube.items("events", "-n", chat.namespace)
-    assert ("Normal", "Ready") in {
-        (note["type"], note["reason"])
-        for note in notes
-        if note["involvedObject"]["kind"] == names.DEPLOYMENT_KIND
-    }
+
+    def noted() -> bool:
+        notes = chat.kube.items("events", "-n", chat.namespace)
+        return ("Normal", "Ready") in {
+            (note["type"], note["reason"])
+            for note in notes
+            if note["involvedObject"]["kind"] == names.DEPLOYMENT_KIND
+        }
+
+    wait_for(noted, "an event that tells it is Ready")
 
 
 def test_a_crash_looping_init_container_is_the_reason(chat: Chat) -> None:
     chat.apply()
     pod = chat.pods("router")[0]["metadata"]["name"]
     chat.set(pod, pod_objects.crashed(1, said="haproxy.cfg: no such file", init=True))
-    message = chat.wait_cause("CrashLoopBackOff")
-    assert f"{pod}: container agent-init exited with code 1 (Error)" in message
-    assert "haproxy.cfg: no such file" in message
+    exited = f"{pod}: container agent-init exited with code 1 (Error)"
+    chat.wait_cause("CrashLoopBackOff", exited, "haproxy.cfg: no such file")
 
 
 def test_an_engine_killed_for_memory_is_the_reason_with_its_exit_code(chat: Chat) -> None:
     chat.apply()
     chat.set("chat-engine-1", pod_objects.crashed(137, "OOMKilled"))
-    message = chat.wait_cause("OOMKilled")
-    assert "chat-engine-1: container engine exited with code 137 (OOMKilled)" in message
+    exited = "chat-engine-1: container engine exited with code 137 (OOMKilled)"
+    chat.wait_cause("OOMKilled", exited)
     degraded = condition(chat.get(), "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "OOMKilled")
 
@@ -164,22 +166,21 @@ def test_a_pod_that_no_node_takes_is_the_reason_with_the_schedulers_words(chat: 
     chat.apply()
     words = "0/3 nodes are available: 3 Insufficient memory."
     chat.set("chat-engine-0", pod_objects.unscheduled(words))
-    assert chat.wait_cause("FailedScheduling") == f"chat-engine-0: {words}"
+    assert chat.wait_cause("FailedScheduling", words) == f"chat-engine-0: {words}"
 
 
 def test_an_image_that_cannot_be_pulled_is_the_reason(chat: Chat) -> None:
     chat.apply()
     words = 'failed to pull "registry.example/server:9": not found'
     chat.set("chat-engine-0", pod_objects.waiting("ImagePullBackOff", words))
-    assert words in chat.wait_cause("ImagePullBackOff")
+    chat.wait_cause("ImagePullBackOff", words)
 
 
 def test_a_wrong_tensor_is_the_reason_with_file_tensor_and_shapes(chat: Chat) -> None:
     chat.apply()
     chat.set("chat-engine-0", pod_objects.crashed(65, said=SAID))
-    message = chat.wait_cause("ModelInvalid")
-    for text in ("model.safetensors", "ffn.key.weight", "[384, 96]", "[512, 96]"):
-        assert text in message
+    words = ("model.safetensors", "ffn.key.weight", "[384, 96]", "[512, 96]")
+    chat.wait_cause("ModelInvalid", *words)
     loaded = condition(chat.get(), "ModelLoaded")
     assert (loaded["status"], loaded["reason"]) == ("False", "ModelInvalid")
 
@@ -193,7 +194,8 @@ def test_a_store_that_an_engine_cannot_write_is_the_reason_though_all_pods_serve
     chat.apply()
     chat.answers.common.update(stub_ops.serving("?").common)
     chat.set_ready("engine")
-    assert chat.wait_cause("StoreDenied") == "chat-engine-1: state: read-only"
+    told = "chat-engine-1: state: read-only"
+    assert chat.wait_cause("StoreDenied", told) == told
     del chat.answers.own[path]
 
 
@@ -204,11 +206,14 @@ def test_old_pods_that_are_ready_do_not_make_a_stuck_update_ready(chat: Chat) ->
     new = wait_for(lambda: replaced(chat, old), "a pod of the new template", every=0.1)
     words = "failed to pull: no such image"
     chat.set(new, pod_objects.waiting("ImagePullBackOff", words))
-    assert words in chat.wait_cause("ImagePullBackOff", generation=2)
-    obj = chat.get()
-    assert condition(obj, "Progressing")["status"] == "True"
-    assert condition(obj, "Available")["status"] == "True"
-    assert obj["status"]["readyReplicas"] == 1
+    chat.wait_cause("ImagePullBackOff", words, generation=2)
+
+    def told() -> tuple[str, str, int]:
+        obj = chat.get()
+        kinds = (condition(obj, kind)["status"] for kind in ("Progressing", "Available"))
+        return (*kinds, obj["status"]["readyReplicas"])
+
+    wait_for(lambda: told() == ("True", "True", 1), "one old pod to be all that serves")
 
 
 def test_a_fixed_template_gets_past_the_pods_of_a_broken_one(chat: Chat) -> None:
@@ -233,8 +238,7 @@ def test_a_fixed_template_gets_past_the_pods_of_a_broken_one(chat: Chat) -> None
         return done == [True, True]
 
     wait_for(fixed, "both pods to have the fixed template", every=0.2)
-    found = chat.wait("Ready", "True", "Ready")
-    assert found["observedGeneration"] == 3
+    chat.wait(Wanted("Ready", "True", "Ready", generation=3))
 
 
 def replaced(chat: Chat, old: set[str]) -> str | None:
