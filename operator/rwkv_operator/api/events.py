@@ -12,6 +12,9 @@ from rwkv_operator.api import conditions
 _MESSAGE_LIMIT: Final = 1024
 """The API server refuses longer ones."""
 
+_CLUSTER_WIDE: Final = "default"
+"""Namespace of Events about objects that have none, as Kubernetes itself has it for nodes."""
+
 _WORTH: Final = (conditions.ADMITTED, conditions.DEGRADED, conditions.READY)
 _GOOD: Final = {
     conditions.ADMITTED: "True",
@@ -76,20 +79,18 @@ def build_event(subject: Mapping[str, Any], note: Note, now: str, suffix: str) -
         suffix: makes the name of the event unique.
     """
     metadata = subject["metadata"]
+    about = ("name", "namespace", "uid", "resourceVersion")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
             "name": f"{metadata['name']}.{suffix}",
-            "namespace": metadata["namespace"],
+            "namespace": metadata.get("namespace", _CLUSTER_WIDE),
         },
         "involvedObject": {
             "apiVersion": names.API_VERSION,
-            "kind": names.DEPLOYMENT_KIND,
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
+            "kind": subject["kind"],
+            **{key: metadata[key] for key in about if key in metadata},
         },
         "type": note.type,
         "reason": note.reason,

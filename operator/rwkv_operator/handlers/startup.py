@@ -43,7 +43,7 @@ async def run(settings: Settings) -> None:
         await wait_for_kinds(cluster, settings.watch_namespace)
         if settings.catalogue is not None:
             folder = Path(settings.catalogue)
-            await asyncio.to_thread(catalogue.apply_catalogue, cluster, folder)
+            await asyncio.to_thread(catalogue.apply_catalogue, cluster, folder, now())
         async with build_http() as http:
             reports = PodReports(http)
             known = Nodes(cluster, time.monotonic)

@@ -117,10 +117,20 @@ def test_a_download_of_an_hour_posts_few_events() -> None:
 
 
 def test_an_event_points_at_its_deployment_and_fits_the_api() -> None:
-    subject = {
-        "metadata": {"name": "chat", "namespace": "talk", "uid": "u", "resourceVersion": "7"}
-    }
+    metadata = {"name": "chat", "namespace": "talk", "uid": "u", "resourceVersion": "7"}
+    subject = {"kind": "RWKVDeployment", "metadata": metadata}
     event = build_event(subject, Note("Warning", "OOMKilled", "x" * 2000), "now", "abc")
     assert event["metadata"] == {"name": "chat.abc", "namespace": "talk"}
-    assert event["involvedObject"]["uid"] == "u"
+    assert event["involvedObject"] == {
+        "apiVersion": "serving.rwkv.dev/v1alpha1",
+        "kind": "RWKVDeployment",
+        **metadata,
+    }
     assert len(event["message"]) == 1024
+
+
+def test_an_event_about_an_object_of_no_namespace_lies_in_the_default_one() -> None:
+    subject = {"kind": "RWKVHardwareStack", "metadata": {"name": "cpu", "uid": "u"}}
+    event = build_event(subject, Note("Warning", "CatalogueDiffers", "x"), "now", "abc")
+    assert event["metadata"] == {"name": "cpu.abc", "namespace": "default"}
+    assert "namespace" not in event["involvedObject"]

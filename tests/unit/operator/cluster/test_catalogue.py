@@ -58,8 +58,53 @@ def test_a_stack_that_an_admin_has_changed_does_not_end_the_start(
     cluster = Stacks(stack(engineImage="own:1"))
     cluster.refuse["RWKVHardwareStack"] = errors.ClusterError("conflict with admin", status)
     (tmp_path / "cpu.yaml").write_text(yaml.safe_dump(stack()))
-    catalogue.apply_catalogue(cluster, tmp_path)
-    assert "RWKVHardwareStack cpu stays as it is: conflict with admin" in caplog.text
+    catalogue.apply_catalogue(cluster, tmp_path, "now")
+    assert "RWKVHardwareStack cpu: it stays as it is: conflict with admin" in caplog.text
+    (event,) = cluster.find("Event", "default")
+    assert event["message"] == "it stays as it is: conflict with admin"
+
+
+class Fixed(Stacks):
+    """A cluster that refuses what no stack may change, as the CRD's rule does."""
+
+    def apply(self, obj: dict, uid: str, force: bool = True) -> dict:
+        live = self.objects[obj["kind"], obj["metadata"]["name"]]
+        if catalogue.find_fixed(live["spec"], obj["spec"]):
+            raise errors.ClusterError("only engineImage and evidence can be changed", 422)
+        return super().apply(obj, uid, force)
+
+
+SMALL = {"requests": {"cpu": "1"}}
+
+
+def test_a_field_that_cannot_be_changed_does_not_keep_the_new_image_away() -> None:
+    cluster = Fixed(stack(engineImage="server:1", resources=SMALL))
+    problem = catalogue.apply_stack(cluster, stack(engineImage="server:2", resources={}))
+    assert problem is not None
+    assert 'spec.resources is {"requests": {"cpu": "1"}}, the catalogue has {}' in problem
+    assert "delete the stack and restart the operator" in problem and "new name" in problem
+    assert "engineImage is set to server:2 all the same" in problem
+    spec = cluster.get("RWKVHardwareStack", None, "cpu")["spec"]
+    assert (spec["engineImage"], spec["resources"]) == ("server:2", SMALL)
+
+
+def test_an_image_for_other_requirements_is_kept_away_and_so_is_its_evidence() -> None:
+    older = {"packages": {"vllm": "0.1"}}
+    cluster = Fixed(stack(engineImage="server:1", runtimeRequirements=older))
+    problem = catalogue.apply_stack(cluster, stack(engineImage="server:2", evidence=EVIDENCE))
+    assert problem is not None and "engineImage stays server:1: server:2 is made for" in problem
+    assert cluster.writes == []
+
+
+def test_what_the_catalogue_cannot_set_is_told_once_by_an_event(tmp_path: Path) -> None:
+    cluster = Fixed(stack(resources=SMALL))
+    (tmp_path / "cpu.yaml").write_text(yaml.safe_dump(stack(resources={})))
+    for _ in range(2):
+        catalogue.apply_catalogue(cluster, tmp_path, "now")
+    (event,) = cluster.find("Event", "default")
+    assert (event["type"], event["reason"]) == ("Warning", "CatalogueDiffers")
+    assert event["involvedObject"]["kind"] == "RWKVHardwareStack"
+    assert "spec.resources" in event["message"]
 
 
 def test_an_unreachable_api_server_does() -> None:
@@ -96,8 +141,8 @@ def test_evidence_beside_a_stack_makes_it_validated_by_the_hash_of_the_file(tmp_
         "sha256": hashlib.sha256(accepted()).hexdigest(),
     }
     cluster = Stacks()
-    catalogue.apply_catalogue(cluster, tmp_path)
-    catalogue.apply_catalogue(cluster, tmp_path)
+    catalogue.apply_catalogue(cluster, tmp_path, "now")
+    catalogue.apply_catalogue(cluster, tmp_path, "now")
     assert cluster.writes == ["make RWKVHardwareStack cpu", "evidence"]
 
 
