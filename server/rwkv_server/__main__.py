@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
     preflight = commands.add_parser("preflight", help="compare this container with a stack")
     preflight.add_argument("--stack", type=Path, required=True, help="an RWKVHardwareStack's file")
+    preflight.add_argument("--devices", type=int, help="how many have to be visible, not one more")
     preflight.add_argument("--json", action="store_true", help="for programs")
     preflight.add_argument("--termination-log", type=Path, default=TERMINATION_LOG)
     preflight.set_defaults(run=_preflight)
@@ -161,7 +162,7 @@ def _preflight(options: argparse.Namespace) -> int:
 
     machine = LocalMachine()
     stack = stack_file.read_stack(options.stack)
-    findings = stack_check.examine(stack, machine)
+    findings = stack_check.examine(stack, machine, options.devices)
     if options.json:
         print(json.dumps(stack_check.render_json(stack, findings), indent=2), flush=True)
     else:

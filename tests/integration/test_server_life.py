@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ import model_files
 import pytest
 import server_process
 from server_process import ServerProcess, alive
+
+from rwkv_server.model import packed_manifest
 
 STUB = str(Path(server_process.__file__).parent / "stub_child")
 # No part of any claim: only how long a test that hangs goes on.
@@ -120,6 +123,23 @@ def test_a_model_with_a_wrong_tensor(start, model):
     (model / "model.safetensors").write_bytes(b"")
     words = ends_with(start(), 65, "ModelInvalid")
     assert "model.safetensors" in words["message"]
+
+
+@pytest.mark.parametrize("manifest", [None, {"production_accepted": True}])
+def test_packed_weights_that_may_not_be_used_end_it_before_vllm_starts(start, model, manifest):
+    fields = {"engine__quantization": "W8", "stack__supports": {"quantization": ["W8"]}}
+    if manifest is not None:
+        content = {"schema": packed_manifest.SCHEMA, **manifest}
+        (model / packed_manifest.file_name("W8")).write_text(json.dumps(content))
+    server = start(**fields)
+    words = ends_with(server, 65, "ModelInvalid")
+    assert "packed-w8.json" in words["message"]
+    assert "starting vLLM" not in server.log.read_text()
+
+
+def test_devices_that_nobody_can_count(start):
+    words = ends_with(start(stack__vendor="nvidia"), 78, "RuntimeMismatch")
+    assert (words["found"], words["wanted"]) == ({"devices": "unknown"}, {"devices": "1"})
 
 
 def test_a_package_of_another_version(start):

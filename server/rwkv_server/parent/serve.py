@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 
 from rwkv_server.errors import ConfigInvalid, EngineFailed
 from rwkv_server.metrics import Metrics
+from rwkv_server.model import packed_manifest
 from rwkv_server.parent import args, quota
 from rwkv_server.parent.background import in_thread
 from rwkv_server.parent.child import Child
@@ -32,7 +33,7 @@ from rwkv_server.parent.store_watch import StoreWatch
 from rwkv_server.preflight.conversion import converted_folder
 from rwkv_server.preflight.location import Location, find_model
 from rwkv_server.preflight.machine import LocalMachine
-from rwkv_server.preflight.model import ModelInfo, check_model
+from rwkv_server.preflight.model import ModelInfo, check_model, read_config
 from rwkv_server.preflight.stack_check import check_stack
 from rwkv_server.settings import Settings
 
@@ -88,7 +89,8 @@ class Parent:
 
     async def _live(self) -> None:
         """Preflight, start, watch; never returns, raises when the pod can't go on."""
-        await in_thread(lambda: check_stack(self._settings.stack, LocalMachine()))
+        stack, devices = self._settings.stack, self._settings.engine.tensor_parallel_size
+        await in_thread(lambda: check_stack(stack, LocalMachine(), devices))
         model = await self._check_model(await self._find_model())
         self._status.enter("ProbingStore", "writing to the state directory")
         await self._store.probe()
@@ -124,8 +126,16 @@ class Parent:
 
         dtype, vendor = self._settings.model.dtype, self._settings.stack.vendor
         model = await in_thread(lambda: check_model(location, dtype, vendor, hashed))
+        await in_thread(lambda: self._check_packed(model))
         self._status.model = model
         return model
+
+    def _check_packed(self, model: ModelInfo) -> None:
+        """Packed weights, where they may be used: vLLM would only say that its engine failed."""
+        scheme = self._settings.engine.quantization
+        if scheme in packed_manifest.ROWS and scheme in self._settings.stack.supports.quantization:
+            config = read_config(model.path)
+            packed_manifest.read(model.path, scheme, model.digest, config)
 
     async def _start_child(self, model: ModelInfo) -> None:
         self._status.enter("LoadingModel", "starting vLLM")

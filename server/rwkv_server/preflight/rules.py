@@ -54,14 +54,21 @@ class Rule:
     same: Callable[[str, str], bool] = str.__eq__
 
 
-def build_rules(stack: Stack) -> list[Rule]:
-    """The stack's requirements in the order that a person would check them."""
+def build_rules(stack: Stack, devices: int | None = None) -> list[Rule]:
+    """The stack's requirements in the order that a person would check them.
+
+    Args:
+        stack: the stack.
+        devices: how many the engine is to use; None where nobody has said.
+    """
     runtime = stack.runtime
     rules = []
     if runtime.architecture:
         rules.append(_one_of("architecture", runtime.architecture, str.__eq__))
     if runtime.chip:
         rules.append(_one_of("chip", runtime.chip, _same_name))
+    if devices is not None and stack.vendor != "cpu":
+        rules.append(_one_of("devices", [str(devices)], str.__eq__))
     if runtime.driver:
         rules.append(_at_least("driver", runtime.driver.at_least))
     if runtime.cann:

@@ -14,15 +14,22 @@ from rwkv_server.preflight.architecture import read_architecture
 from rwkv_server.preflight.cann import read_cann
 from rwkv_server.preflight.chip import read_chips, read_compute_capabilities
 from rwkv_server.preflight.cuda import read_cuda
+from rwkv_server.preflight.devices import read_devices
 from rwkv_server.preflight.driver import read_driver
 from rwkv_server.preflight.machine import Machine, Reading
 from rwkv_server.preflight.packages import read_package
 from rwkv_server.settings import Stack
 
 
-def examine(stack: Stack, machine: Machine) -> list[rules.Finding]:
-    """Read every fact that the stack asks for and judge it."""
-    wanted = rules.build_rules(stack)
+def examine(stack: Stack, machine: Machine, devices: int | None = None) -> list[rules.Finding]:
+    """Read every fact that the stack asks for and judge it.
+
+    Args:
+        stack: the stack.
+        machine: where to read.
+        devices: how many have to be visible, not one more; None doesn't ask.
+    """
+    wanted = rules.build_rules(stack, devices)
     return rules.judge(wanted, gather_facts(stack, machine, [rule.requirement for rule in wanted]))
 
 
@@ -34,6 +41,7 @@ def gather_facts(
     readers: Mapping[str, Callable[[], list[Reading]]] = {
         "architecture": lambda: read_architecture(machine),
         "chip": lambda: read_chips(vendor, machine),
+        "devices": lambda: read_devices(vendor, machine),
         "driver": lambda: read_driver(vendor, machine),
         "cann": lambda: read_cann(vendor, machine),
         "cuda": lambda: read_cuda(vendor, machine),
@@ -48,9 +56,9 @@ def gather_facts(
     return facts
 
 
-def check_stack(stack: Stack, machine: Machine) -> list[rules.Finding]:
+def check_stack(stack: Stack, machine: Machine, devices: int | None = None) -> list[rules.Finding]:
     """As `examine`; raises RuntimeMismatch if a requirement isn't met."""
-    findings = examine(stack, machine)
+    findings = examine(stack, machine, devices)
     error = build_error(stack.name, findings)
     if error:
         raise error
