@@ -11,7 +11,7 @@ from vllm import ModelRegistry
 from vllm.config import VllmConfig
 
 from rwkv_server import vllm_compat
-from rwkv_server.model import config, hf_config, rwkv7
+from rwkv_server.model import config, hf_config, packed_manifest, rwkv7
 
 
 def register() -> None:
@@ -29,16 +29,30 @@ def check_config(vllm_config: VllmConfig) -> None:
     Raises:
         ValueError: naming the option and the value that works.
     """
-    parallel = vllm_config.parallel_config
     refused = {
-        "--tensor-parallel-size must be 1": parallel.tensor_parallel_size != 1,
-        "--pipeline-parallel-size must be 1": parallel.pipeline_parallel_size != 1,
         "--no-enable-prefix-caching is needed": vllm_config.cache_config.enable_prefix_caching,
         "speculative decoding must be off": vllm_config.speculative_config is not None,
         "--enable-chunked-prefill is needed": (
             not vllm_config.scheduler_config.enable_chunked_prefill
         ),
+        **_check_ranks(vllm_config),
     }
     for message, is_refused in refused.items():
         if is_refused:
             raise ValueError(f"RWKV-7: {message}")
+
+
+def _check_ranks(vllm_config: VllmConfig) -> dict[str, bool]:
+    """What several ranks could refuse: each has whole heads, feed-forward channels and layers."""
+    parallel, model = vllm_config.parallel_config, vllm_config.model_config.hf_config.parse()
+    split, stages = parallel.tensor_parallel_size, parallel.pipeline_parallel_size
+    tensors, pipeline = f"--tensor-parallel-size {split}", f"--pipeline-parallel-size {stages}"
+    heads, wide, depth = model.num_heads, model.intermediate_size, model.num_hidden_layers
+    packed = packed_manifest.KEY in (vllm_config.additional_config or {})
+    return {
+        f"{tensors} doesn't divide the model's {heads} heads": heads % split > 0,
+        f"{tensors} doesn't divide intermediate_size {wide}": wide % split > 0,
+        f"{pipeline} is more than the model's {depth} layers": stages > depth,
+        f"{tensors} with packed feed-forward weights: 1 is needed": packed and split > 1,
+        f"{pipeline} with packed feed-forward weights: 1 is needed": packed and stages > 1,
+    }

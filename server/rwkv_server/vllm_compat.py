@@ -1,24 +1,28 @@
 """Everything about vLLM that differs between versions or isn't a documented interface.
 
-Written for 0.32. A new version is met by reading this file against it; no other file may poke into
-vLLM or ask for its version.
+Written for 0.18, which Ascend's plugin goes with, and 0.32; they are told apart by what they have.
+A new version is met by reading this file against it; no other file may poke into vLLM or ask for
+its version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from vllm.config import VllmConfig
 from vllm.forward_context import get_forward_context
+from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.models import config as model_configs
 from vllm.v1.attention.backend import CommonAttentionMetadata
+from vllm.v1.attention.backends import registry
 from vllm.v1.attention.backends.mamba1_attn import Mamba1AttentionMetadata
-from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum, register_backend
 
 # The one backend name that every version keeps free for others.
-BACKEND = MambaAttentionBackendEnum.CUSTOM
+_CUSTOM = registry.MambaAttentionBackendEnum.CUSTOM
+# How a state's owner names its backend: 0.18 has a table of keys, later versions the name itself.
+BACKEND = "custom" if hasattr(registry, "MAMBA_TYPE_TO_BACKEND_MAP") else _CUSTOM
 
 
 class Segments(NamedTuple):
@@ -38,9 +42,29 @@ class Segments(NamedTuple):
         return [count == 0 for count in self.computed]
 
 
+class StateOwner(MambaBase):
+    """A layer with a state in vLLM's cache.
+
+    `kv_cache` is its tensors in page order, each with the slot first. 0.18 binds them inside a list
+    of one entry, later versions as they are.
+    """
+
+    _states: tuple[torch.Tensor, ...] = ()
+
+    @property
+    def kv_cache(self) -> tuple[torch.Tensor, ...]:
+        """Empty before there is a cache."""
+        return self._states
+
+    @kv_cache.setter
+    def kv_cache(self, bound: Sequence[Any]) -> None:
+        nested = len(bound) == 1 and isinstance(bound[0], list | tuple)
+        self._states = tuple(bound[0] if nested else bound)
+
+
 def register_state_backend(path: str) -> None:
     """Name the attention backend class that describes each step to our layers."""
-    register_backend(BACKEND, path, is_mamba=True)
+    registry.register_backend(_CUSTOM, path, is_mamba=True)
 
 
 def register_config_check(architecture: str, check: Callable[[VllmConfig], None]) -> None:
@@ -68,14 +92,27 @@ def read_segments(step: CommonAttentionMetadata, state: Mamba1AttentionMetadata)
     """
     count = step.num_reqs
     lengths = torch.diff(step.query_start_loc_cpu[: count + 1])
-    assert step.seq_lens_cpu_upper_bound is not None
-    computed = step.seq_lens_cpu_upper_bound[:count] - lengths
+    computed = _tokens(step)[:count] - lengths
     parts = []
     if state.num_decodes and state.state_indices_tensor_d is not None:
         parts.append(state.state_indices_tensor_d[: state.num_decodes, 0])
     if state.num_prefills and state.state_indices_tensor_p is not None:
         parts.append(state.state_indices_tensor_p)
     return Segments(lengths.tolist(), torch.cat(parts).tolist(), computed.tolist())
+
+
+def _tokens(step: CommonAttentionMetadata) -> torch.Tensor:
+    """Tokens of each request with this step's, from the host's copy where there is one.
+
+    The copy is named differently by 0.32, 0.18 and Ascend's plugin for 0.18. Where the last has a
+    field, 0.18 has a deprecated property.
+    """
+    fields = vars(step)
+    for name in ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "seq_lens_cpu"):
+        counts: torch.Tensor | None = fields.get(name)
+        if counts is not None:
+            return counts
+    return step.seq_lens.cpu()
 
 
 def batch_requests(llm: Any) -> list[str]:
@@ -87,21 +124,29 @@ def batch_requests(llm: Any) -> list[str]:
     return [name.partition("-")[0] for name in runner.input_batch.req_ids]
 
 
+def _state_name(layer: str) -> str:
+    """What vLLM's tables call the state of `layer`.
+
+    Ascend's plugin for 0.18 has memory only for states with "linear_attn" in their names.
+    """
+    return f"{layer}.linear_attn"
+
+
 def current_layer(name: str) -> torch.nn.Module:
     """The layer object registered under `name`, from inside a custom operation."""
-    layer: torch.nn.Module = get_forward_context().no_compile_layers[name]
+    layer: torch.nn.Module = get_forward_context().no_compile_layers[_state_name(name)]
     return layer
 
 
 def current_metadata(name: str) -> Any:
     """What the backend built for this step, or None in a run that only measures memory."""
     metadata = get_forward_context().attn_metadata
-    return metadata.get(name) if isinstance(metadata, dict) else metadata
+    return metadata.get(_state_name(name)) if isinstance(metadata, dict) else metadata
 
 
 def register_layer(vllm_config: VllmConfig, name: str, layer: torch.nn.Module) -> None:
     """Make `layer` known as the owner of a state in the cache."""
     layers = vllm_config.compilation_config.static_forward_context
-    if name in layers:
+    if _state_name(name) in layers:
         raise ValueError(f"layer {name} is registered twice")
-    layers[name] = layer
+    layers[_state_name(name)] = layer

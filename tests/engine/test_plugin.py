@@ -7,19 +7,25 @@ import pytest
 
 
 def vllm_config(**changes: Any) -> SimpleNamespace:
+    from rwkv_server.model.config import RWKV7Config
+
     values = {
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "enable_prefix_caching": False,
         "enable_chunked_prefill": True,
         "speculative_config": None,
+        "additional_config": {},
     } | changes
     part = SimpleNamespace(**values)
+    model = RWKV7Config(320, 384, 3, 64, 1024, 32, 32, 16, 64, 1e-5, False)  # 6 heads, 3 layers
     return SimpleNamespace(
         parallel_config=part,
         cache_config=part,
         scheduler_config=part,
+        model_config=SimpleNamespace(hf_config=SimpleNamespace(parse=lambda: model)),
         speculative_config=part.speculative_config,
+        additional_config=part.additional_config,
     )
 
 
@@ -32,8 +38,17 @@ def test_the_config_that_the_server_starts_with_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "option"),
     [
-        ("tensor_parallel_size", 2, "--tensor-parallel-size"),
-        ("pipeline_parallel_size", 2, "--pipeline-parallel-size"),
+        ("tensor_parallel_size", 4, "--tensor-parallel-size 4 doesn't divide the model's 6 heads"),
+        (
+            "tensor_parallel_size",
+            3,
+            "--tensor-parallel-size 3 doesn't divide intermediate_size 1024",
+        ),
+        (
+            "pipeline_parallel_size",
+            4,
+            "--pipeline-parallel-size 4 is more than the model's 3 layers",
+        ),
         ("enable_prefix_caching", True, "--no-enable-prefix-caching"),
         ("enable_chunked_prefill", False, "--enable-chunked-prefill"),
         ("speculative_config", object(), "speculative decoding"),
@@ -46,6 +61,17 @@ def test_what_this_version_does_not_do_is_refused_by_name(
 
     with pytest.raises(ValueError, match=f"RWKV-7: {option}"):
         plugin.check_config(vllm_config(**{field: value}))
+
+
+@pytest.mark.parametrize("option", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_packed_weights_stay_on_one_rank(option: str) -> None:
+    from rwkv_server import plugin
+    from rwkv_server.model import packed_manifest
+
+    plugin.check_config(vllm_config(**{option: 2}))
+    packed = {packed_manifest.KEY: {"scheme": "W8"}}
+    with pytest.raises(ValueError, match="with packed feed-forward weights: 1 is needed"):
+        plugin.check_config(vllm_config(**{option: 2, "additional_config": packed}))
 
 
 def test_registering_twice_is_harmless() -> None:

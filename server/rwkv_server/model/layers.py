@@ -14,48 +14,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 from vllm.config import VllmConfig
-from vllm.model_executor.layers.linear import ReplicatedLinear
-from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.utils.torch_utils import direct_register_custom_op
 
 from rwkv_server import vllm_compat
 from rwkv_server.kernels import dispatch, plan
-from rwkv_server.model import state_layout, step_trace, weights
+from rwkv_server.model import shards, state_layout, step_trace, weights
 from rwkv_server.model.config import RWKV7Config
 
 DECAY_SCALE = -0.6065306597126334  # -exp(-1/2): a row keeps at least exp of this of the state
-
-
-def _linear(inputs: int, outputs: int, prefix: str, *, bias: bool = False) -> ReplicatedLinear:
-    return ReplicatedLinear(inputs, outputs, bias=bias, prefix=prefix, return_bias=False)
-
-
-def _vector(*shape: int) -> nn.Parameter:
-    """A weight that writers store with or without dimensions of size 1."""
-    parameter = nn.Parameter(torch.empty(*shape), requires_grad=False)
-    parameter.weight_loader = _load_vector
-    return parameter
-
-
-def _load_vector(parameter: nn.Parameter, loaded: torch.Tensor) -> None:
-    parameter.data.copy_(loaded.reshape(parameter.shape))
-
-
-class LowRank(nn.Module):
-    """Two thin matrices with an activation between: x → rank → x."""
-
-    def __init__(
-        self, size: int, rank: int, inner: nn.Module, prefix: str, *, bias: bool = True
-    ) -> None:
-        """Keep fla's names: lora.0 goes down, lora.2 goes up."""
-        super().__init__()
-        down = _linear(size, rank, f"{prefix}.lora.0")
-        up = _linear(rank, size, f"{prefix}.lora.2", bias=bias)
-        self.lora = nn.Sequential(down, inner, up)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(rows, size) → (rows, size)."""
-        return self.lora(x)
 
 
 def shift(x: torch.Tensor, cache: torch.Tensor, steps: plan.Plan) -> torch.Tensor:
@@ -80,24 +46,26 @@ class TimeMix(nn.Module):
     def __init__(self, config: RWKV7Config, layer: int, prefix: str) -> None:
         """Build the weights of one layer in fla's names."""
         super().__init__()
-        size = config.hidden_size
-        self.heads, self.head_dim, self.layer = config.num_heads, config.head_dim, layer
+        size, heads = config.hidden_size, config.num_heads
+        self.heads, self.head_dim, self.layer = heads // shards.ranks(), config.head_dim, layer
         for name in weights.MIXES:
-            self.register_parameter(name, _vector(1, 1, size))
-        self.k_k, self.k_a = _vector(size), _vector(size)
-        self.r_k = _vector(self.heads, self.head_dim)
-        self.r_proj = _linear(size, size, f"{prefix}.r_proj")
-        self.k_proj = _linear(size, size, f"{prefix}.k_proj")
-        self.v_proj = _linear(size, size, f"{prefix}.v_proj")
-        self.o_proj = _linear(size, size, f"{prefix}.o_proj")
-        self.w_lora = LowRank(size, config.decay_low_rank_dim, nn.Tanh(), f"{prefix}.w_lora")
-        self.a_lora = LowRank(size, config.a_low_rank_dim, nn.Identity(), f"{prefix}.a_lora")
-        self.g_lora = LowRank(
-            size, config.gate_low_rank_dim, nn.Sigmoid(), f"{prefix}.g_lora", bias=False
-        )
+            self.register_parameter(name, shards.whole_vector(1, 1, size))
+        self.k_k, self.k_a = shards.split_vector(size), shards.split_vector(size)
+        self.r_k = shards.split_vector(heads, self.head_dim)
+        self.r_proj = shards.split_outputs(size, size, f"{prefix}.r_proj")
+        self.k_proj = shards.split_outputs(size, size, f"{prefix}.k_proj")
+        self.v_proj = shards.split_outputs(size, size, f"{prefix}.v_proj")
+        self.o_proj = shards.split_inputs(size, size, f"{prefix}.o_proj")
+
+        def low_rank(name: str, rank: int, inner: nn.Module, bias: bool = True) -> shards.LowRank:
+            return shards.LowRank((size, rank, size), inner, f"{prefix}.{name}", bias=bias)
+
+        self.w_lora = low_rank("w_lora", config.decay_low_rank_dim, nn.Tanh())
+        self.a_lora = low_rank("a_lora", config.a_low_rank_dim, nn.Identity())
+        self.g_lora = low_rank("g_lora", config.gate_low_rank_dim, nn.Sigmoid(), bias=False)
         if layer > 0:
-            self.v_lora = LowRank(size, config.v_low_rank_dim, nn.Identity(), f"{prefix}.v_lora")
-        self.g_norm = nn.GroupNorm(self.heads, size, eps=config.group_norm_eps)
+            self.v_lora = low_rank("v_lora", config.v_low_rank_dim, nn.Identity())
+        self.g_norm = shards.HeadNorm(heads, size, config.group_norm_eps)
         self.kernel = dispatch.choose_kernel()
 
     def finish_loading(self) -> None:
@@ -112,7 +80,10 @@ class TimeMix(nn.Module):
         caches: tuple[torch.Tensor, torch.Tensor],
         steps: plan.Plan,
     ) -> torch.Tensor:
-        """(rows, size) → (rows, size); layer 0 writes `v_first`, the others read it."""
+        """(rows, size) → (rows, size); layer 0 writes `v_first`, the others read it.
+
+        `v_first` and the WKV state hold this rank's heads.
+        """
         time_shift, wkv = caches
         delta = shift(x, time_shift, steps).sub_(x)
         xr, xw, xk, xv, xa, xg = torch.addcmul(x, delta, self.mixes).unbind(0)
@@ -127,13 +98,7 @@ class TimeMix(nn.Module):
             v = torch.lerp(v, v_first, torch.sigmoid(self.v_lora(xv)))
         r, log_w, k, v, a = (self._by_head(t) for t in (r, log_w, k, v, a))
         y = self.kernel(r=r, log_w=log_w, k=k, v=v, kk=kk, a=a, state=wkv, plan=steps)
-        y = functional.group_norm(
-            y.flatten(1),
-            self.heads,
-            self.g_norm.weight.float(),
-            self.g_norm.bias.float(),
-            self.g_norm.eps,
-        )
+        y = self.g_norm(y.flatten(1))
         y += ((r * k * self.r_k).sum(-1, keepdim=True) * v).flatten(1)
         return self.o_proj(y.to(x.dtype) * self.g_lora(xg))
 
@@ -149,9 +114,9 @@ class ChannelMix(nn.Module):
         """Build the weights of one layer in fla's names."""
         super().__init__()
         size, wide = config.hidden_size, config.intermediate_size
-        self.x_k = _vector(size)
-        self.key = _linear(size, wide, f"{prefix}.key")
-        self.value = _linear(wide, size, f"{prefix}.value")
+        self.x_k = shards.whole_vector(size)
+        self.key = shards.split_outputs(size, wide, f"{prefix}.key")
+        self.value = shards.split_inputs(wide, size, f"{prefix}.value")
 
     def forward(self, x: torch.Tensor, cache: torch.Tensor, steps: plan.Plan) -> torch.Tensor:
         """(rows, size) → (rows, size)."""
@@ -159,10 +124,8 @@ class ChannelMix(nn.Module):
         return self.value(torch.relu_(self.key(torch.addcmul(x, delta, self.x_k))).square_())
 
 
-class RWKV7Block(nn.Module, MambaBase):
+class RWKV7Block(nn.Module, vllm_compat.StateOwner):
     """A whole block, and to vLLM the owner of the block's state pages."""
-
-    kv_cache: Any = ()
 
     def __init__(self, config: RWKV7Config, vllm_config: VllmConfig, prefix: str) -> None:
         """Build the block `prefix` = "….<layer>" and register it as a state owner."""
@@ -171,7 +134,8 @@ class RWKV7Block(nn.Module, MambaBase):
         size, eps = config.hidden_size, config.norm_eps
         self.prefix = prefix
         self._trace = step_trace.open_trace(vllm_config.additional_config)
-        self.state = state_layout.layer_state(config, dtype_name(vllm_config.model_config.dtype))
+        dtype = dtype_name(vllm_config.model_config.dtype)
+        self.state = state_layout.layer_state(config, dtype, shards.ranks())
         self.pre_norm = nn.LayerNorm(size, eps=eps) if layer == 0 else None
         self.attn_norm = nn.LayerNorm(size, eps=eps)
         self.attn = TimeMix(config, layer, f"{prefix}.attn")

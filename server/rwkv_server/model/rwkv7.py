@@ -12,44 +12,75 @@ from pathlib import Path
 import torch
 from torch import nn
 from vllm.config import VllmConfig
+from vllm.distributed import get_pp_group
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     ParallelLMHead,
     VocabParallelEmbedding,
 )
-from vllm.model_executor.models.interfaces import HasInnerState, IsAttentionFree
-from vllm.model_executor.models.utils import AutoWeightsLoader, maybe_prefix
+from vllm.model_executor.models.interfaces import HasInnerState, IsAttentionFree, SupportsPP
+from vllm.model_executor.models.utils import (
+    AutoWeightsLoader,
+    PPMissingLayer,
+    make_layers,
+    maybe_prefix,
+)
 from vllm.sequence import IntermediateTensors
 
-from rwkv_server.model import layers, packed, packed_manifest, state_layout
+from rwkv_server.model import layers, packed, packed_manifest, shards, state_layout
 from rwkv_server.model.config import RWKV7Config
 
 
 class RWKV7Model(nn.Module):
-    """Token ids to the last layer's normed output."""
+    """Token ids to the last layer's normed output, or this pipeline rank's part of the way."""
 
     def __init__(self, config: RWKV7Config, vllm_config: VllmConfig, prefix: str) -> None:
-        """Build every block; each registers its state with vLLM."""
+        """Build this rank's blocks; each registers its state with vLLM."""
         super().__init__()
-        self.embeddings = VocabParallelEmbedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(
-            layers.RWKV7Block(config, vllm_config, f"{prefix}.layers.{index}")
-            for index in range(config.num_hidden_layers)
+        pipeline, size = get_pp_group(), config.hidden_size
+        self.size = size
+        # A tied head is the embedding: the rank that has the head needs it too.
+        tied_head = config.tie_word_embeddings and pipeline.is_last_rank
+        self.embeddings = (
+            VocabParallelEmbedding(config.vocab_size, size)
+            if pipeline.is_first_rank or tied_head
+            else PPMissingLayer()
         )
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        first, end, self.layers = make_layers(
+            config.num_hidden_layers,
+            lambda prefix: layers.RWKV7Block(config, vllm_config, prefix),
+            prefix=f"{prefix}.layers",
+        )
+        self.blocks = list(self.layers[first:end])
+        self.norm = (
+            nn.LayerNorm(size, eps=config.norm_eps) if pipeline.is_last_rank else PPMissingLayer()
+        )
 
     def forward(
-        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
-    ) -> torch.Tensor:
-        """(rows,) or (rows, size) → (rows, size)."""
-        hidden = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        v_first = torch.empty_like(hidden)
-        for layer in self.layers:
-            hidden = layer(hidden, v_first)
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        received: IntermediateTensors | None,
+    ) -> torch.Tensor | IntermediateTensors:
+        """(rows,) or (rows, size) → (rows, size).
+
+        Between pipeline ranks go the hidden state and the first layer's values, both whole: vLLM
+        takes for granted that tensor-parallel ranks send the same.
+        """
+        if received is not None:
+            hidden, v_first = received["hidden_states"], shards.own_share(received["v_first"])
+        else:
+            hidden = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+            v_first = hidden.new_empty(len(hidden), self.size // shards.ranks())
+        for block in self.blocks:
+            hidden = block(hidden, v_first)
+        if not get_pp_group().is_last_rank:
+            whole = shards.all_shares(v_first)
+            return IntermediateTensors({"hidden_states": hidden, "v_first": whole})
         return self.norm(hidden)
 
 
-class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
+class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
     """The class that config.json's `architectures` names."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -58,20 +89,22 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
         config = vllm_config.model_config.hf_config.parse()
         self.config = vllm_config.model_config.hf_config
         self.model = RWKV7Model(config, vllm_config, maybe_prefix(prefix, "model"))
-        self.lm_head = ParallelLMHead(
-            config.vocab_size, config.hidden_size, prefix=maybe_prefix(prefix, "lm_head")
-        )
-        if config.tie_word_embeddings:
-            self.lm_head = self.lm_head.tie_weights(self.model.embeddings)
+        self.lm_head = self._build_head(config, maybe_prefix(prefix, "lm_head"))
         self.logits_processor = LogitsProcessor(config.vocab_size)
         self._packed = vllm_config.additional_config.get(packed_manifest.KEY)
         self._folder = Path(vllm_config.model_config.model)
+
+    def _build_head(self, config: RWKV7Config, prefix: str) -> nn.Module:
+        if not get_pp_group().is_last_rank:
+            return PPMissingLayer()
+        head = ParallelLMHead(config.vocab_size, config.hidden_size, prefix=prefix)
+        return head.tie_weights(self.model.embeddings) if config.tie_word_embeddings else head
 
     @classmethod
     def get_mamba_state_shape_from_config(
         cls, vllm_config: VllmConfig
     ) -> tuple[tuple[int, ...], ...]:
-        """Shapes of one layer's state, before a model exists."""
+        """Shapes of one layer's state on each rank, before a model exists."""
         return tuple(tensor.shape for tensor in _layer_state(vllm_config))
 
     @classmethod
@@ -83,15 +116,25 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
         """(rows,) → (rows, size)."""
         return self.model.embeddings(input_ids)
 
+    def make_empty_intermediate_tensors(
+        self, batch_size: int, dtype: torch.dtype, device: torch.device
+    ) -> IntermediateTensors:
+        """What a rank that isn't the first gets: (rows, size) each, before there is a sender."""
+        shape = (batch_size, self.config.hidden_size)
+        names = ("hidden_states", "v_first")
+        return IntermediateTensors(
+            {n: torch.zeros(shape, dtype=dtype, device=device) for n in names}
+        )
+
     def forward(
         self,
         input_ids: torch.Tensor | None,
         positions: torch.Tensor,
         intermediate_tensors: IntermediateTensors | None = None,
         inputs_embeds: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | IntermediateTensors:
         """One step's rows to hidden states; positions mean nothing to a recurrence."""
-        return self.model(input_ids, inputs_embeds)
+        return self.model(input_ids, inputs_embeds, intermediate_tensors)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """(rows, size) → (rows, vocabulary)."""
@@ -100,13 +143,13 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree):
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Load a checkpoint; vLLM refuses one that leaves a tensor unset."""
         loaded = AutoWeightsLoader(self).load_weights(weights)
-        for layer in self.model.layers:
-            layer.attn.finish_loading()
+        for block in self.model.blocks:
+            block.attn.finish_loading()
         if self._packed is not None:
             packed.attach(self.model.layers, self._folder, self._packed, self.config.parse())
         return loaded
 
 
 def _layer_state(vllm_config: VllmConfig) -> tuple[state_layout.StateTensor, ...]:
-    model = vllm_config.model_config
-    return state_layout.layer_state(model.hf_config.parse(), layers.dtype_name(model.dtype))
+    model, ranks = vllm_config.model_config, vllm_config.parallel_config.tensor_parallel_size
+    return state_layout.layer_state(model.hf_config.parse(), layers.dtype_name(model.dtype), ranks)

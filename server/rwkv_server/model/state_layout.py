@@ -31,14 +31,15 @@ class StateTensor:
         return prod(self.shape) * DTYPE_BYTES[self.dtype]
 
 
-def layer_state(config: RWKV7Config, dtype: str) -> tuple[StateTensor, ...]:
+def layer_state(config: RWKV7Config, dtype: str, ranks: int = 1) -> tuple[StateTensor, ...]:
     """One layer's tensors in page order.
 
     `time_shift` and `channel_shift` hold the normed input of the last token, in the model's dtype;
     `wkv` is always fp32 and laid out (heads, key, value), key rows first, so that reading and
-    updating it runs along contiguous value rows.
+    updating it runs along contiguous value rows. Each of several tensor-parallel `ranks` has its
+    heads' part of `wkv` and both shifts whole.
     """
-    heads, size = config.num_heads, config.head_dim
+    heads, size = config.num_heads // ranks, config.head_dim
     return (
         StateTensor("time_shift", (1, config.hidden_size), dtype),
         StateTensor("wkv", (heads, size, size), "float32"),
