@@ -2,6 +2,7 @@
 
     OperatorError
     ├── InvalidSpec     the user's object says something that can't be served
+    ├── NotYet          nothing is wrong; a pass can go on when something else has happened
     ├── SettingsError   the operator was started with a setting that can't be used
     └── ClusterError    the API server refused or couldn't be reached
         └── Conflict    another field manager owns a field that we set
@@ -31,6 +32,19 @@ class InvalidSpec(OperatorError):
         self.found = "nothing" if found is None else str(found)
         self.wanted = wanted
         super().__init__(f"{field}: found {self.found}, wanted {wanted}")
+
+
+class NotYet(OperatorError):
+    """A pass has to wait for something that happens without it.
+
+    Attributes:
+        seconds: when to look again.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        """Keep the time beside the text."""
+        self.seconds = seconds
+        super().__init__(message)
 
 
 class SettingsError(OperatorError):

@@ -35,6 +35,9 @@ _log = logging.getLogger(__name__)
 _REFUSED: Final = (400, 403, 422)
 """Answers of the API server that another try of the same request won't change."""
 
+_COLLECTOR_SECONDS: Final = 2.0
+"""How often to look whether the garbage collector has removed what a former deployment had."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -89,6 +92,7 @@ class Reconciler:
 
         Raises:
             ClusterError: the API server couldn't be reached or asked to try again.
+            NotYet: something else has to happen first.
         """
         started = time.perf_counter()
         result = "error"
@@ -222,8 +226,8 @@ class Reconciler:
             fresh: existing ones may still be those of a former deployment.
 
         Raises:
-            Conflict: to be tried again when the former ones are gone; pods that start with their
-                keys wouldn't be let in by those that start later.
+            NotYet: the former ones have to go first; pods that start with their keys wouldn't be
+                let in by those that start later.
         """
         wanted = [secrets.build_internal_secret(dep, self._make_key())]
         if dep.spec.auth.makes_key:
@@ -237,7 +241,8 @@ class Reconciler:
                 continue
             if fresh and not made:
                 name = secret["metadata"]["name"]
-                raise errors.Conflict(f"Secret {name} may be a former deployment's, about to go")
+                text = f"Secret {name} may be a former deployment's, about to go"
+                raise errors.NotYet(text, _COLLECTOR_SECONDS)
         return tuple(refused)
 
     def _tell(self, seen: Seen, told: Told) -> float:

@@ -50,6 +50,10 @@ async def work(queue: WorkQueue, reconcile: Reconcile, retries: Retries, jitter:
         key = await queue.take()
         try:
             delay = await reconcile(*key)
+        except errors.NotYet as early:
+            retries.after_success(key)
+            _log.info("%s/%s: %s; again in %g s", *key, early, early.seconds)
+            queue.add_later(key, jitter(early.seconds))
         except errors.ClusterError as error:
             wait = retries.after_error(key)
             _log.warning("%s/%s: %s; again in %g s", *key, error, wait)

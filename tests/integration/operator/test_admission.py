@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import deployments
+import equipment
 import node_objects
 import operator_process
 import pod_objects
@@ -55,13 +56,10 @@ class Hardware:
         self.kube.apply({**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}})
 
     def label(self, labels: dict[str, str | None]) -> None:
-        text = json.dumps({"metadata": {"labels": labels}})
-        self.kube.run("patch", "node", "chips", "--type=merge", "-p", text)
+        equipment.label(self.kube, "chips", labels)
 
     def equip(self, devices: dict[str, int | None]) -> None:
-        amounts = {name: None if n is None else str(n) for name, n in devices.items()}
-        text = json.dumps({"status": {"allocatable": amounts, "capacity": amounts}})
-        self.kube.run("patch", "node", "chips", "--subresource=status", "--type=merge", "-p", text)
+        equipment.equip(self.kube, "chips", devices)
 
     def chat(self) -> dict[str, Any]:
         return self.kube.get("rwkv", "chat", "-n", self.namespace)

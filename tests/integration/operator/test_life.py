@@ -44,19 +44,19 @@ def test_without_the_operator_objects_can_be_made_and_removed(kube: Kube, namesp
     kube.run("delete", "rwkv/chat", "pod/bare", "-n", namespace, "--timeout=20s")
 
 
-@pytest.mark.parametrize("writes", [1, 4, 9])
+@pytest.mark.parametrize("children", [1, 4, 9])
 def test_an_operator_that_dies_in_the_middle_of_a_pass_is_followed_by_one_that_finishes(
     kube: Kube,
     apiserver_with_workloads: ApiServer,
     namespace: str,
     tmp_path: Path,
-    writes: int,
+    children: int,
 ) -> None:
     kubeconfig = apiserver_with_workloads.user(operator_process.USER)
     with operator_process.running(kubeconfig, tmp_path / "first.log") as first:
-        before = first.mutating()
+        made = "rwkv_operator_applied_children_total"
         apply_chat(kube, namespace)
-        wait_for(lambda: first.mutating() >= before + writes, "some writes", every=0.001)
+        wait_for(lambda: first.metric(made) >= children, "some children", every=0.001)
         first.kill()
     kube.run("patch", "rwkv/chat", "-n", namespace, "--type=merge", "-p", '{"spec":{"replicas":3}}')
     with operator_process.running(kubeconfig, tmp_path / "second.log"):

@@ -56,7 +56,7 @@ async def test_made_anew_at_once_it_waits_for_the_former_secrets_to_go() -> None
     former = {"kind": "Secret", "metadata": {"name": "chat-internal", "namespace": "talk"}}
     world.cluster.put(former)
     for _ in range(2):
-        with pytest.raises(errors.Conflict, match="Secret chat-internal may be a former"):
+        with pytest.raises(errors.NotYet, match="Secret chat-internal may be a former"):
             await world.look()
         assert world.cluster.writes == CREATES[:1]
     del world.cluster.objects["Secret", "chat-internal"]

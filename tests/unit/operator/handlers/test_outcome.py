@@ -18,6 +18,14 @@ def test_errors_in_a_row_wait_longer_each_time_and_at_most_a_minute() -> None:
     assert retries.after_error(A) == 1
 
 
+async def test_what_is_only_early_is_looked_at_again_in_time_and_makes_no_row_of_errors() -> None:
+    early, error = errors.NotYet("the former one is going", 2.0), errors.ClusterError("no answer")
+    results: list[object] = [error, early, early, error, None]
+    delays: list[float] = []
+    await run_until(results, delays, lambda: not results)
+    assert delays == [1, 2, 2, 1]
+
+
 async def run_until(
     results: list[object], delays: list[float], done: Callable[[], bool]
 ) -> list[tuple[str, str]]:
