@@ -37,6 +37,7 @@ test-unit: dev-env  ## Offline: unit and contract
 
 test-engine: engine-env  ## The real vLLM engine on the CPU
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
+	PYTHONPATH=build/engine-env/triton $(ENGINE_PY) -m pytest tests/triton -m "not long"
 
 test-models: engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
 	$(PY) -m pytest tests/unit/server/fetch tests/unit/server/checkpoint tests/unit/server/inspection \
