@@ -36,6 +36,7 @@ def check_config(vllm_config: VllmConfig) -> None:
             not vllm_config.scheduler_config.enable_chunked_prefill
         ),
         **_check_ranks(vllm_config),
+        **(_check_ascend(vllm_config) if vllm_compat.on_ascend() else {}),
     }
     for message, is_refused in refused.items():
         if is_refused:
@@ -55,4 +56,15 @@ def _check_ranks(vllm_config: VllmConfig) -> dict[str, bool]:
         f"{pipeline} is more than the model's {depth} layers": stages > depth,
         f"{tensors} with packed feed-forward weights: 1 is needed": packed and split > 1,
         f"{pipeline} with packed feed-forward weights: 1 is needed": packed and stages > 1,
+    }
+
+
+def _check_ascend(vllm_config: VllmConfig) -> dict[str, bool]:
+    """What Ascend's plugin was never tried with; see docs/hardware.md."""
+    parallel, cache = vllm_config.parallel_config, vllm_config.cache_config
+    return {
+        "--enforce-eager is needed on Ascend": not vllm_config.model_config.enforce_eager,
+        "--tensor-parallel-size must be 1 on Ascend": parallel.tensor_parallel_size != 1,
+        "--pipeline-parallel-size must be 1 on Ascend": parallel.pipeline_parallel_size != 1,
+        "--mamba-cache-mode=none is needed on Ascend": cache.mamba_cache_mode != "none",
     }

@@ -15,6 +15,7 @@ from vllm.config import VllmConfig
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.models import config as model_configs
+from vllm.platforms import current_platform
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends import registry
 from vllm.v1.attention.backends.mamba1_attn import Mamba1AttentionMetadata
@@ -40,6 +41,11 @@ class Segments(NamedTuple):
     def fresh(self) -> list[bool]:
         """Whether nothing of the request was computed before."""
         return [count == 0 for count in self.computed]
+
+
+def on_ascend() -> bool:
+    """Whether Ascend's plugin has made this a vLLM for its devices."""
+    return current_platform.device_type == "npu"
 
 
 class StateOwner(MambaBase):

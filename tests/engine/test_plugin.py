@@ -16,6 +16,8 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         "enable_chunked_prefill": True,
         "speculative_config": None,
         "additional_config": {},
+        "enforce_eager": True,
+        "mamba_cache_mode": "none",
     } | changes
     part = SimpleNamespace(**values)
     model = RWKV7Config(320, 384, 3, 64, 1024, 32, 32, 16, 64, 1e-5, False)  # 6 heads, 3 layers
@@ -23,7 +25,9 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         parallel_config=part,
         cache_config=part,
         scheduler_config=part,
-        model_config=SimpleNamespace(hf_config=SimpleNamespace(parse=lambda: model)),
+        model_config=SimpleNamespace(
+            hf_config=SimpleNamespace(parse=lambda: model), enforce_eager=part.enforce_eager
+        ),
         speculative_config=part.speculative_config,
         additional_config=part.additional_config,
     )
@@ -72,6 +76,28 @@ def test_packed_weights_stay_on_one_rank(option: str) -> None:
     packed = {packed_manifest.KEY: {"scheme": "W8"}}
     with pytest.raises(ValueError, match="with packed feed-forward weights: 1 is needed"):
         plugin.check_config(vllm_config(**{option: 2, "additional_config": packed}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option"),
+    [
+        ("enforce_eager", False, "--enforce-eager is needed"),
+        ("tensor_parallel_size", 2, "--tensor-parallel-size must be 1"),
+        ("pipeline_parallel_size", 2, "--pipeline-parallel-size must be 1"),
+        ("mamba_cache_mode", "align", "--mamba-cache-mode=none is needed"),
+        ("enable_prefix_caching", True, "--no-enable-prefix-caching is needed"),
+        ("speculative_config", object(), "speculative decoding must be off"),
+    ],
+)
+def test_ascend_has_fewer_ways(
+    field: str, value: object, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rwkv_server import plugin, vllm_compat
+
+    monkeypatch.setattr(vllm_compat.current_platform, "device_type", "npu")
+    plugin.check_config(vllm_config())
+    with pytest.raises(ValueError, match=f"RWKV-7: {option}"):
+        plugin.check_config(vllm_config(**{field: value}))
 
 
 def test_registering_twice_is_harmless() -> None:

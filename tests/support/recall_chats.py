@@ -25,6 +25,7 @@ def start(model: Path) -> LLM:
         enable_prefix_caching=False,
         enforce_eager=True,
         kv_cache_memory_bytes=state_layout.cache_bytes(parsed, "float32", SLOTS),
+        num_gpu_blocks_override=SLOTS + 1,
         distributed_executor_backend="uni",
     )
 

@@ -70,6 +70,7 @@ def start(model: Path, dtype: str, budget: int, trace_path: Path) -> LLM:
         # Steps one after the other: with overlap a step is planned before the last one is known.
         async_scheduling=False,
         kv_cache_memory_bytes=state_layout.cache_bytes(config, dtype, scenario.SLOTS),
+        num_gpu_blocks_override=scenario.SLOTS + 1,  # for versions that don't read the bytes
         distributed_executor_backend="uni",
         additional_config={step_trace.KEY: str(trace_path)},
     )
