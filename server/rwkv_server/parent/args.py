@@ -25,6 +25,7 @@ TINY_PARAMETERS = 50_000_000
 # Slots beyond maxNumSeqs: vLLM keeps one block as the null block, and rounds down.
 SPARE_SLOTS = 2
 MEBIBYTE = 1 << 20
+CACHE_FLAG = "--kv-cache-memory-bytes"
 # On CPUs vLLM turns the name `uni` into a worker process of its own, to give it threads. It has its
 # threads from the environment here, so the import path keeps one process and one start less.
 ONE_PROCESS_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -65,11 +66,17 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
         "--enable-chunked-prefill",
         "--disable-fastapi-docs",
     ]
+    if not any(argument.startswith(CACHE_FLAG) for argument in engine.extra_args):
+        # The same in slots, for vLLM 0.18 and Ascend's plugin, which don't read the bytes.
+        flags["num-gpu-blocks-override"] = engine.max_num_seqs + SPARE_SLOTS
     if settings.stack.vendor == "cpu":
         # The image has no compiler for torch.compile, and eager is as fast at these sizes.
         switches.append("--enforce-eager")
         if engine.tensor_parallel_size == 1:
             flags["distributed-executor-backend"] = ONE_PROCESS_EXECUTOR
+    if settings.stack.vendor == "ascend":
+        _check_ascend(settings)
+        switches.append("--enforce-eager")
     return [
         sys.executable,
         "-m",
@@ -113,6 +120,18 @@ def cache_bytes(state_bytes: int, max_num_seqs: int) -> int:
 def compute_threads(cores: int, parameters: int) -> int:
     """OpenMP threads of the engine's worker: never more than whole cores of quota."""
     return 1 if parameters < TINY_PARAMETERS else cores
+
+
+def _check_ascend(settings: Settings) -> None:
+    """Refuse what the plugin would refuse on Ascend once vLLM has started."""
+    devices = settings.engine.tensor_parallel_size
+    if devices > 1:
+        raise ConfigInvalid(
+            f"engine.tensorParallelSize: a replica on the hardware stack {settings.stack.name} "
+            "has one device; set spec.hardware.devicesPerReplica to 1 and raise spec.replicas",
+            found=devices,
+            wanted=1,
+        )
 
 
 def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, object]:

@@ -42,6 +42,7 @@ def build(**fields):
         ({"engine__maxNumBatchedTokens": 99}, "--max-num-batched-tokens=99"),
         ({"engine__tensorParallelSize": 2}, "--tensor-parallel-size=2"),
         ({"engine__maxNumSeqs": 16}, "--kv-cache-memory-bytes=4194304"),
+        ({"engine__maxNumSeqs": 16}, "--num-gpu-blocks-override=18"),
         ({}, "--middleware=rwkv_server.web.gate.Gate"),
         ({}, "--no-enable-prefix-caching"),
         ({}, "--enforce-eager"),
@@ -59,8 +60,21 @@ def test_the_command_line_as_a_whole():
     assert not [argument for argument in command if "key" in argument or "trust" in argument]
 
 
-def test_only_cpus_are_forced_to_eager():
-    assert "--enforce-eager" not in build(stack__vendor="nvidia")
+@pytest.mark.parametrize(("vendor", "eager"), [("cpu", 1), ("nvidia", 0), ("ascend", 1)])
+def test_graphs_are_for_nvidia(vendor, eager):
+    assert build(stack__vendor=vendor).count("--enforce-eager") == eager
+
+
+def test_a_replica_on_ascend_has_one_device():
+    with pytest.raises(ConfigInvalid, match="set spec.hardware.devicesPerReplica to 1") as caught:
+        build(stack__vendor="ascend", engine__tensorParallelSize=2)
+    assert (caught.value.found, caught.value.wanted) == (2, 1)
+
+
+def test_who_sizes_the_cache_in_bytes_gets_those_bytes():
+    command = build(engine__extraArgs=["--kv-cache-memory-bytes=9000000"])
+    assert command[-1] == "--kv-cache-memory-bytes=9000000"
+    assert not any("num-gpu-blocks-override" in argument for argument in command)
 
 
 @pytest.mark.parametrize(
