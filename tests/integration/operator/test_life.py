@@ -1,15 +1,21 @@
 """The operator comes and goes; the cluster and the deployments don't depend on it."""
 
 import json
+import statistics
+import time
+from functools import partial
 from pathlib import Path
 
 import deployments
+import equipment
 import kubernetes
+import node_objects
 import operator_process
 import pytest
 from kube import Kube, Wanted, wait_condition, wait_for
 
 from rwkv_cluster.apiserver import ApiServer
+from rwkv_operator import names
 from rwkv_operator.cluster import catalogue
 from rwkv_operator.cluster.client import Cluster
 from rwkv_operator.metrics import Metrics
@@ -101,6 +107,32 @@ def test_an_operator_of_one_namespace_leaves_the_others_alone(
         wait_loading(kube, namespace)
     assert "status" not in kube.get("rwkv", "elsewhere")
     kube.run("delete", "rwkv/elsewhere")
+
+
+def test_a_change_of_a_node_leads_to_a_new_verdict_without_any_look_in_between(
+    kube: Kube, apiserver_with_workloads: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = apiserver_with_workloads.user(operator_process.USER)
+    # With such intervals only events lead to a pass.
+    slow = {f"RWKV_{kind}_SECONDS": "3600" for kind in ("MOVING", "UNREADY", "STEADY")}
+    hardware = {"stack": "nvidia-cuda13", "acceptUnvalidated": True}
+    meta = {"apiVersion": names.API_VERSION, "kind": names.DEPLOYMENT_KIND}
+    spec = deployments.raw({"hardware": hardware})["spec"]
+    none = Wanted("Admitted", "False", "NoMatchingNode")
+    unknown = Wanted("Admitted", "Unknown", "LabelsMissing")
+    kube.apply(node_objects.bare("late"))
+    took = []
+    with operator_process.running(kubeconfig, tmp_path / "operator.log", slow):
+        kube.apply({**meta, "metadata": {"name": "chat", "namespace": namespace}, "spec": spec})
+        chat = partial(kube.get, "rwkv", "chat", "-n", namespace)
+        wait_condition(chat, none)
+        for count, wanted in ((1, unknown), (None, none)) * 3:
+            equipment.equip(kube, "late", {"nvidia.com/gpu": count})
+            started = time.monotonic()
+            wait_condition(chat, wanted)
+            took.append(time.monotonic() - started)
+    print(f"from a node's change to the verdict: {statistics.median(took):.2f} s", max(took))
+    kube.run("delete", "node", "late")
 
 
 def test_the_catalogue_is_applied_once_and_an_admins_changes_stay(
