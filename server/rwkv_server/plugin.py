@@ -17,6 +17,7 @@ from rwkv_server.model import config, hf_config, packed_manifest, rwkv7
 def register() -> None:
     """Register the config class, the model, its state backend and its limits."""
     AutoConfig.register(config.MODEL_TYPE, hf_config.RWKV7HFConfig, exist_ok=True)
+    vllm_compat.register_tokenizer_name(hf_config.RWKV7HFConfig)
     # The class and not its name: vLLM would start a Python process to look at a name.
     ModelRegistry.register_model(config.ARCHITECTURE, rwkv7.RWKV7ForCausalLM)
     vllm_compat.register_state_backend("rwkv_server.model.backend.RWKV7Backend")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from vllm.config import VllmConfig
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.mamba.abstract import MambaBase
@@ -41,6 +42,18 @@ class Segments(NamedTuple):
     def fresh(self) -> list[bool]:
         """Whether nothing of the request was computed before."""
         return [count == 0 for count in self.computed]
+
+
+def register_tokenizer_name(config_class: type) -> None:
+    """Let the transformers 4 that goes with vLLM 0.18 read what transformers 5 has saved.
+
+    Its tokenizer_config.json names a class of this name, which 4 doesn't have.
+    """
+    name = "TokenizersBackend"
+    if hasattr(transformers, name):
+        return
+    backend = type(name, (transformers.PreTrainedTokenizerFast,), {})
+    transformers.AutoTokenizer.register(config_class, fast_tokenizer_class=backend, exist_ok=True)
 
 
 def on_ascend() -> bool:

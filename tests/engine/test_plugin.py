@@ -1,5 +1,8 @@
 """What the plugin registers with vLLM, and what it refuses."""
 
+import json
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,6 +101,21 @@ def test_ascend_has_fewer_ways(
     plugin.check_config(vllm_config())
     with pytest.raises(ValueError, match=f"RWKV-7: {option}"):
         plugin.check_config(vllm_config(**{field: value}))
+
+
+def test_a_tokenizer_that_transformers_5_has_saved_is_read(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    from rwkv_server import plugin
+
+    plugin.register()
+    shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "tokenizer_config.json"
+    saved = json.loads(file.read_text()) | {"tokenizer_class": "TokenizersBackend"}
+    file.write_text(json.dumps(saved))
+    assert AutoTokenizer.from_pretrained(tmp_path).encode("Hi") == [ord("H") + 1, ord("i") + 1]
 
 
 def test_registering_twice_is_harmless() -> None:
