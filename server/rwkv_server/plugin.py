@@ -10,18 +10,25 @@ from transformers import AutoConfig
 from vllm import ModelRegistry
 from vllm.config import VllmConfig
 
-from rwkv_server import vllm_compat
+from rwkv_server import vllm_chat_compat, vllm_compat
 from rwkv_server.model import config, hf_config, packed_manifest, rwkv7
+from rwkv_server.tokenizer import vocabulary
 
 
 def register() -> None:
-    """Register the config class, the model, its state backend and its limits."""
+    """Register the config class, the model, its state backend, its limits and World's chats."""
     AutoConfig.register(config.MODEL_TYPE, hf_config.RWKV7HFConfig, exist_ok=True)
     vllm_compat.register_tokenizer_name(hf_config.RWKV7HFConfig)
     # The class and not its name: vLLM would start a Python process to look at a name.
     ModelRegistry.register_model(config.ARCHITECTURE, rwkv7.RWKV7ForCausalLM)
     vllm_compat.register_state_backend("rwkv_server.model.backend.RWKV7Backend")
     vllm_compat.register_config_check(config.ARCHITECTURE, check_config)
+    vllm_chat_compat.register_chat(
+        vocabulary.MODE,
+        tokenizer="rwkv_server.tokenizer.world.WorldTokenizer",
+        tool_parser="rwkv_server.tokenizer.parsers.RWKVToolParser",
+        reasoning_parser="rwkv_server.tokenizer.parsers.RWKVReasoningParser",
+    )
 
 
 def check_config(vllm_config: VllmConfig) -> None:

@@ -19,6 +19,8 @@ from rwkv_server.model import weights
 from rwkv_server.model.config import ARCHITECTURE, MODEL_TYPE, RWKV7Config
 
 TINY = RWKV7Config(320, 128, 3, 64, 512, 32, 32, 16, 64, 1e-5, False)
+# The World vocabulary on as little model as there can be, its head the embedding.
+WORLD = RWKV7Config(65536, 128, 2, 64, 256, 16, 16, 16, 32, 1e-5, True)
 SMALL = RWKV7Config(65536, 768, 12, 64, 3072, 64, 64, 32, 128, 1e-5, False)  # "0.1B"
 
 # name ending → (mean, spread); everything else is a matrix scaled by its inputs
@@ -92,6 +94,20 @@ def write_checkpoint(path: Path, config: RWKV7Config, seed: int) -> Path:
     for name, content in files.items():
         (path / name).write_text(json.dumps(content, indent=1))
     save_file(random_tensors(config, seed), path / "model.safetensors")
+    return path
+
+
+def write_world_checkpoint(path: Path, seed: int) -> Path:
+    """A World model as fla's repositories hold one, but for their Python code: no tokenizer.json.
+
+    Its config names the end that fla's template names.
+    """
+    write_checkpoint(path, WORLD, seed)
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        (path / name).unlink()
+    config = json.loads((path / "config.json").read_text())
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    (path / "config.json").write_text(json.dumps(config | ends, indent=1))
     return path
 
 

@@ -23,7 +23,8 @@ from rwkv_server import vllm_compat
 from rwkv_server.acceptance import scenario, trace
 from rwkv_server.model import config as model_config
 from rwkv_server.model import reference, state_layout, step_trace
-from rwkv_server.preflight import tensor_index
+from rwkv_server.preflight import tensor_index, tokenizer
+from rwkv_server.tokenizer import vocabulary
 
 
 def run(model: Path, dtype: str, budget: int) -> dict[str, Any]:
@@ -57,8 +58,10 @@ def run(model: Path, dtype: str, budget: int) -> dict[str, Any]:
 def start(model: Path, dtype: str, budget: int, trace_path: Path) -> LLM:
     """An engine with as many slots as the scenario has, and our trace."""
     config = _read_config(model)
+    world = tokenizer.check_tokenizer(model, config.vocab_size)
     return LLM(
         model=str(model),
+        tokenizer_mode=vocabulary.MODE if world else "auto",
         dtype=dtype,
         seed=0,
         max_model_len=scenario.MAX_MODEL_LEN,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from rwkv_server.errors import ModelInvalid
 from rwkv_server.fetch.hub import RemoteFile
 from rwkv_server.model import file_names
-from rwkv_server.preflight import location, tokenizer
+from rwkv_server.preflight import location
 
 # Names that end up as paths on a volume: no folder, no leading dot or dash, nothing to escape.
 SAFE_NAME = re.compile(r"\w[\w.\-]*")
@@ -30,7 +30,7 @@ def choose_files(
         label: how errors name the repository.
 
     Raises:
-        ModelInvalid: there are no weights, several models' weights, or no tokenizer.
+        ModelInvalid: there are no weights, or several models' weights.
     """
     here = {file.name: file for file in listing if SAFE_NAME.fullmatch(file.name)}
     for name in files:
@@ -56,8 +56,6 @@ def choose_files(
         elif set(files) & set(safetensors):
             chosen_format = "SafeTensors"
     chosen = location.choose_format(safetensors, checkpoints, chosen_format, label)
-    if file_names.TOKENIZER not in here:
-        raise tokenizer.missing_tokenizer(label)
     if chosen == "SafeTensors" and file_names.CONFIG not in here:
         raise ModelInvalid(f"{label} has no {file_names.CONFIG}", wanted=file_names.CONFIG)
     weights = safetensors if chosen == "SafeTensors" else checkpoints

@@ -121,8 +121,7 @@ def _download(
         progress.enter("Downloading", f"{hub.label}: {file.name} ({number} of {len(files)})")
         if not folder.is_checked(file):
             transfer.fetch_file(hub, file, snapshot.commit, folder, meter, surroundings.patience)
-        if file.name in (file_names.CONFIG, file_names.TOKENIZER):
-            _check_small(folder.files, file.name, hub.label)
+        _check_small(folder.files, file.name, {file.name for file in files}, hub.label)
     _convert(wanted, folder.files, progress)
     lock.check()
     folder.publish(snapshot.commit, files)
@@ -161,13 +160,20 @@ def _say(hub: Hub, snapshot: Snapshot, files: Sequence[RemoteFile]) -> None:
         log.info("the cache stays at this commit; name it as the revision to have it everywhere")
 
 
-def _check_small(files: Path, name: str, label: str) -> None:
-    """Refuse a model by its small files, before its gigabytes come."""
+def _check_small(files: Path, name: str, names: set[str], label: str) -> None:
+    """Refuse a model by its small files, before its gigabytes come.
+
+    `name` is here now, of the `names` that will be.
+    """
+    tokenizers = {file_names.TOKENIZER, file_names.VOCABULARY}
+    if name not in {file_names.CONFIG, *tokenizers}:
+        return
     try:
         if name == file_names.CONFIG:
             model.read_config(files)
-        elif (files / file_names.CONFIG).exists():
-            tokenizer.check_tokenizer(files, model.read_config(files).vocab_size)
+        if name in tokenizers or not names & tokenizers:
+            if (files / file_names.CONFIG).exists():
+                tokenizer.check_tokenizer(files, model.read_config(files).vocab_size)
     except ModelInvalid as error:
         told = error.message.replace(f"{files}/", "")
         raise ModelInvalid(f"{label}: {told}", found=error.found, wanted=error.wanted) from None

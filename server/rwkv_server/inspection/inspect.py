@@ -16,6 +16,7 @@ from rwkv_server.errors import ModelError
 from rwkv_server.model import config as model_config
 from rwkv_server.model import file_names, pth_config, pth_names, state_layout, weights
 from rwkv_server.preflight import location, model, tensor_index, tokenizer
+from rwkv_server.tokenizer import vocabulary
 
 T = TypeVar("T")
 
@@ -164,11 +165,14 @@ def _compare(
 
 def _inspect_side_files(found: Inspection, folder: Path) -> None:
     config = found.config
-    vocab_size = config.vocab_size if config else 1 << 62
+    # Without a config there is no vocabulary to compare with: only what is broken is told.
+    vocab_size = config.vocab_size if config else vocabulary.PADDED
+    world = found.ask(lambda: tokenizer.check_tokenizer(folder, vocab_size))
     if (folder / file_names.TOKENIZER).exists():
         found.tokenizer = file_names.TOKENIZER
-    found.ask(lambda: tokenizer.check_tokenizer(folder, vocab_size))
-    found.template = _find_template(folder)
+    elif world:
+        found.tokenizer = "World, from the server"
+    found.template = _find_template(folder, bool(world))
     if found.template is None:
         found.problems.append(
             f"{folder} has no chat template: chats are refused, completions work. "
@@ -176,10 +180,12 @@ def _inspect_side_files(found: Inspection, folder: Path) -> None:
         )
 
 
-def _find_template(folder: Path) -> str | None:
+def _find_template(folder: Path, world: bool) -> str | None:
     for name in ("chat_template.jinja", "chat_template.json"):
         if (folder / name).is_file():
             return name
+    if world:
+        return "World, from the server"
     try:
         raw = json.loads((folder / "tokenizer_config.json").read_bytes())
         return "tokenizer_config.json" if raw.get("chat_template") else None

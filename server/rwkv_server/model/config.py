@@ -57,6 +57,8 @@ _SIZES = (
     "gate_low_rank_dim",
 )
 _MAX_NUMBER = 1e6
+_WORLD_ROWS = 65536
+_DEFAULT_END = 2
 # What other variants of the format may say, and we don't implement.
 _FIXED = {"hidden_act": "sqrelu", "norm_first": True, "norm_bias": True}
 
@@ -87,6 +89,11 @@ def _flag(raw: Mapping[str, Any], field: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise _invalid(field, value, "true or false")
     return bool(value)
+
+
+def has_wrong_end(raw: Mapping[str, Any]) -> bool:
+    """Whether config.json names the format's default end on a World model, whose end is 0."""
+    return raw.get("vocab_size") == _WORLD_ROWS and raw.get("eos_token_id") == _DEFAULT_END
 
 
 def parse_config(raw: Mapping[str, Any]) -> RWKV7Config:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
+# The World vocabulary, where a model has no tokenizer.json.
+VOCABULARY = "rwkv_vocab_v20230424.txt"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
@@ -14,6 +16,7 @@ SINGLE = "model.safetensors"
 SIDE_FILES = (
     CONFIG,
     TOKENIZER,
+    VOCABULARY,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",

@@ -18,11 +18,13 @@ class RWKV7HFConfig(PretrainedConfig):
     model_type = config.MODEL_TYPE
 
     def __init__(self, **fields: Any) -> None:
-        """Keep every field but one.
+        """Keep every field but two.
 
         The format's max_position_embeddings is no limit of the architecture, and vLLM would take it
-        for one.
+        for one. The format's default end is not a World model's.
         """
+        if config.has_wrong_end(fields):
+            fields["eos_token_id"] = 0
         fields.pop("max_position_embeddings", None)
         super().__init__(**fields)
 

@@ -15,6 +15,7 @@ from rwkv_server.model import packed_manifest
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
+from rwkv_server.tokenizer import vocabulary
 
 MODULE = "vllm.entrypoints.openai.api_server"
 MIDDLEWARE = "rwkv_server.web.gate.Gate"
@@ -33,6 +34,15 @@ ONE_PROCESS_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 MAX_CHOICES = 128
 # Longer than the router keeps an idle connection, so that we never close one under a request.
 KEEP_ALIVE_S = 75
+
+# World models that bring no tokenizer get theirs, with its chat format, from us. Configs in fla's
+# format name another end than 0, which is their template's default and no World model's.
+WORLD_FLAGS: dict[str, object] = {
+    "tokenizer-mode": vocabulary.MODE,
+    "tool-call-parser": vocabulary.MODE,
+    "reasoning-parser": vocabulary.MODE,
+    "override-generation-config": json.dumps({"eos_token_id": vocabulary.END}),
+}
 
 # Variables that would open vLLM up, should an image or a pod template carry them.
 NEVER_INHERITED = frozenset(
@@ -61,6 +71,7 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
             wanted=f"at least {engine.max_num_seqs}",
         )
     flags = _flags(settings, model) | _quantization_flags(settings, model)
+    flags |= WORLD_FLAGS if model.world else {}
     switches = [
         "--no-enable-prefix-caching",
         "--enable-chunked-prefill",
@@ -69,6 +80,8 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
     if not any(argument.startswith(CACHE_FLAG) for argument in engine.extra_args):
         # The same in slots, for vLLM 0.18 and Ascend's plugin, which don't read the bytes.
         flags["num-gpu-blocks-override"] = engine.max_num_seqs + SPARE_SLOTS
+    if model.world:
+        switches.append("--enable-auto-tool-choice")
     if settings.stack.vendor == "cpu":
         # The image has no compiler for torch.compile, and eager is as fast at these sizes.
         switches.append("--enforce-eager")

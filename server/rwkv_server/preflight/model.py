@@ -6,6 +6,7 @@ are hashed.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from rwkv_server.model import config as model_config
 from rwkv_server.model import state_layout, weights
 from rwkv_server.preflight import digest, json_file, promised, tensor_index, tokenizer
 from rwkv_server.preflight.location import Location
+
+log = logging.getLogger(__name__)
 
 STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 DTYPES = {"Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16"}
@@ -32,6 +35,7 @@ class ModelInfo:
         dtype: what the engine computes in, as torch names it.
         state_bytes: one session's recurrent state.
         parameters: number of weights.
+        world: it brings no tokenizer, so it gets the World tokenizer and chat template.
     """
 
     path: Path
@@ -41,6 +45,7 @@ class ModelInfo:
     vocab_size: int
     state_bytes: int
     parameters: int
+    world: bool = False
 
 
 def check_model(
@@ -95,7 +100,7 @@ def _check(
         raise ModelInvalid(f"{path} lacks the weight file {missing[0]}, which its index names")
     tensors = tensor_index.read_tensors(files)
     _check_tensors(config, tensors, path)
-    tokenizer.check_tokenizer(path, config.vocab_size)
+    world = tokenizer.check_tokenizer(path, config.vocab_size)
     computed = resolve_dtype(dtype, stored_dtype(tensors), vendor)
     return ModelInfo(
         path=path,
@@ -105,6 +110,7 @@ def _check(
         vocab_size=config.vocab_size,
         state_bytes=state_layout.session_bytes(config, computed),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
+        world=world,
     )
 
 
@@ -118,6 +124,8 @@ def read_config(path: Path) -> model_config.RWKV7Config:
             found=repr(architectures)[:200],
             wanted=model_config.ARCHITECTURE,
         )
+    if model_config.has_wrong_end(raw):
+        log.info("%s/config.json: eos_token_id is 2, World models end with 0: 0 is used", path)
     return model_config.parse_config(raw)
 
 

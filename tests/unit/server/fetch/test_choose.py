@@ -6,6 +6,7 @@ from rwkv_server.errors import ModelInvalid
 from rwkv_server.fetch.choose import choose_files
 from rwkv_server.fetch.hub import RemoteFile
 
+VOCABULARY = "rwkv_vocab_v20230424.txt"
 SIDE = ["config.json", "tokenizer.json"]
 ONE = "model.safetensors"
 SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
@@ -26,6 +27,8 @@ def chosen(names, wanted="Auto", files=()):
         ([*SHARDS, "adapter.safetensors", *SIDE], "Auto", [], [*SHARDS, *SIDE]),
         (["weights.safetensors", *SIDE], "Auto", [], ["weights.safetensors", *SIDE]),
         (["a.pth", "tokenizer.json"], "Auto", [], ["a.pth", "tokenizer.json"]),
+        (["a.pth", "README.md"], "Auto", [], ["a.pth"]),
+        ([ONE, "config.json", VOCABULARY], "Auto", [], ["config.json", VOCABULARY, ONE]),
         (["a.pth", "b.pth", *SIDE], "Auto", ["b.pth"], ["b.pth", *SIDE]),
         (["a.pth", ONE, *SIDE], "PTH", [], ["a.pth", *SIDE]),
         (["a.pth", ONE, *SIDE], "SafeTensors", [], [ONE, *SIDE]),
@@ -55,7 +58,7 @@ def test_what_is_chosen(names, wanted, files, found):
     ["modeling_rwkv7.py", "hf_rwkv_tokenizer.py", "README.md", ".gitattributes",
      "pytorch_model.bin", "fp16/model.safetensors", "../model.safetensors",
      "/etc/x.safetensors", "-x.safetensors",
-     "run.sh", "rwkv_vocab_v20230424.txt"],
+     "run.sh", "rwkv_vocab_v20240101.txt"],
 )  # fmt: skip
 def test_what_never_is(name):
     assert name not in chosen([name, ONE, *SIDE])
@@ -69,7 +72,6 @@ def test_what_never_is(name):
         (["fp16/model.safetensors", *SIDE], "Auto", [], "holds no weights"),
         ([ONE, "a.pth", *SIDE], "Auto", [], "holds both model.safetensors and a.pth"),
         (["a.pth", "b.pth", *SIDE], "Auto", [], "2 .pth files, wanted one"),
-        ([ONE, "config.json"], "Auto", [], "has no tokenizer.json"),
         ([ONE, "tokenizer.json"], "Auto", [], "has no config.json"),
         ([ONE, *SIDE], "Auto", ["b.pth"], "has no file b.pth at its root"),
         ([ONE, "x.py", *SIDE], "Auto", ["x.py"], "files names x.py, which holds no weights"),

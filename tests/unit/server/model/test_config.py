@@ -79,3 +79,16 @@ def test_an_unusable_ratio_is_named(value: Any) -> None:
 def test_a_ratio_of_null_is_none() -> None:
     raw = {k: v for k, v in TINY.items() if k != "intermediate_size"} | {"hidden_ratio": None}
     assert config.parse_config(raw).intermediate_size == 512
+
+
+@pytest.mark.parametrize(
+    ("raw", "wrong"),
+    [
+        ({"vocab_size": 65536, "eos_token_id": 2}, True),
+        ({"vocab_size": 65536, "eos_token_id": 0}, False),
+        ({"vocab_size": 65536}, False),
+        ({"vocab_size": 50304, "eos_token_id": 2}, False),
+    ],
+)
+def test_the_formats_default_end_is_wrong_for_world_models(raw, wrong):
+    assert config.has_wrong_end(raw) is wrong

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -130,3 +131,15 @@ def test_packed_weights_need_the_stacks_consent_and_name_the_model():
     assert argument == (
         '--additional-config={"rwkv_packed_ffn": {"scheme": "W4", "model": "sha256:0"}}'
     )
+
+
+def test_a_world_model_gets_its_tokenizer_and_parsers():
+    parsed = settings.parse_settings(yaml.safe_dump(engine_config.SAMPLE))
+    ours = set(args.child_args(parsed, dataclasses.replace(MODEL, world=True))) - set(build())
+    assert ours == {
+        "--tokenizer-mode=rwkv",
+        "--tool-call-parser=rwkv",
+        "--reasoning-parser=rwkv",
+        "--enable-auto-tool-choice",
+        '--override-generation-config={"eos_token_id": 0}',
+    }
