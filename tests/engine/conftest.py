@@ -70,7 +70,14 @@ def tiny(tiny_model: Path) -> Engine:
 def tiny_oracle(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
     import oracle
 
-    return oracle.Oracle(tiny_model, tmp_path_factory.mktemp("oracle"))
+    return oracle.Official(tiny_model, tmp_path_factory.mktemp("oracle"))
+
+
+@pytest.fixture(scope="session")
+def tiny_oracles(tiny_model: Path, tiny_oracle: Oracle) -> list[Oracle]:
+    import oracle
+
+    return [tiny_oracle, oracle.Another(tiny_model)]
 
 
 @pytest.fixture(scope="session")
@@ -84,4 +91,11 @@ def small(small_model: Path) -> Engine:
 def small_oracle(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
     import oracle
 
-    return oracle.Oracle(small_model, tmp_path_factory.mktemp("oracle"))
+    return oracle.Official(small_model, tmp_path_factory.mktemp("oracle"))
+
+
+@pytest.fixture(scope="session")
+def small_another(small_model: Path) -> Oracle:
+    import oracle
+
+    return oracle.Another(small_model)

@@ -12,6 +12,10 @@ from vllm import LLM, SamplingParams
 
 from rwkv_server.model import state_layout
 from rwkv_server.model.config import RWKV7Config, parse_config
+from rwkv_server.parent import args
+
+# What vLLM sizes its buffers for; a test can ask for less at any time.
+MOST_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ def greedy(max_tokens: int) -> SamplingParams:
 
 
 class Engine:
-    """An fp32 engine with few slots and a small token budget, so that steps are mixed."""
+    """An engine with few slots and a small token budget, so that steps are mixed."""
 
     def __init__(
         self,
@@ -35,27 +39,41 @@ class Engine:
         *,
         slots: int = 4,
         budget: int = 32,
+        dtype: str = "float32",
         additional_config: dict[str, Any] | None = None,
     ) -> None:
         self.config: RWKV7Config = parse_config(json.loads((model / "config.json").read_text()))
         self.slots = slots
         self.llm = LLM(
             model=str(model),
-            dtype="float32",
-            max_model_len=512,
+            dtype=dtype,
+            max_model_len=2304,
             max_num_seqs=slots,
-            max_num_batched_tokens=budget,
+            max_num_batched_tokens=max(budget, MOST_ROWS),
             enable_chunked_prefill=True,
             enable_prefix_caching=False,
             enforce_eager=True,
-            kv_cache_memory_bytes=state_layout.cache_bytes(self.config, "float32", slots),
+            kv_cache_memory_bytes=state_layout.cache_bytes(self.config, dtype, slots),
+            num_gpu_blocks_override=slots + 1,
             distributed_executor_backend="uni",
             additional_config=additional_config or {},
+            logits_processors=[args.LOGITS_PROCESSORS["cpu"]],
         )
         self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner
+        self.scheduler: Any = self.llm.llm_engine.engine_core.engine_core.scheduler
+        self.budget = budget
         self._seen: dict[str, list[torch.Tensor]] = {}
         self._compute_logits = self.runner.model.compute_logits
         self.runner.model.compute_logits = self._record
+
+    @property
+    def budget(self) -> int:
+        """Tokens that a step may have; can be changed between steps, up to `MOST_ROWS`."""
+        return self.scheduler.max_num_scheduled_tokens
+
+    @budget.setter
+    def budget(self, tokens: int) -> None:
+        self.scheduler.max_num_scheduled_tokens = tokens
 
     def _record(self, hidden: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self._compute_logits(hidden)
@@ -64,11 +82,16 @@ class Engine:
             self._seen.setdefault(name.partition("-")[0], []).append(row)
         return logits
 
-    def generate(self, prompts: list[list[int]], max_tokens: int = 64) -> list[Answer]:
+    def generate(
+        self,
+        prompts: list[list[int]],
+        max_tokens: int = 64,
+        params: list[SamplingParams] | None = None,
+    ) -> list[Answer]:
         """All prompts at once; the scheduler mixes reading and writing as it likes."""
         self._seen.clear()
         inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
-        done = self.llm.generate(inputs, greedy(max_tokens), use_tqdm=False)
+        done = self.llm.generate(inputs, params or greedy(max_tokens), use_tqdm=False)
         return [self._answer(output) for output in done]
 
     def _answer(self, output: Any) -> Answer:

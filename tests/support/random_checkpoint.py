@@ -35,23 +35,30 @@ VECTORS = {
     "r_k": (0.0, 0.3),
 }
 MATRICES = {"embeddings.weight": 1.0, "lm_head.weight": 0.12}
+# A tied head finds the last token again, unless what the layers add outweighs it.
+TIED = {"pre_norm.weight": (0.1, 0.02)}
 
 
 def random_tensors(config: RWKV7Config, seed: int) -> dict[str, torch.Tensor]:
     """Every tensor of the checkpoint, fp32, by its fla name."""
     generator = torch.Generator().manual_seed(seed)
+    vectors = TIED | VECTORS if config.tie_word_embeddings else VECTORS
     tensors = {}
     for name, shape in weights.expected_tensors(config).items():
         noise = torch.randn(shape, generator=generator)
         if name.rpartition(".")[2].startswith("x_"):
             tensors[name] = torch.rand(shape, generator=generator)
             continue
-        vector = next((v for end, v in VECTORS.items() if name.endswith(end)), None)
+        vector = next((v for end, v in vectors.items() if name.endswith(end)), None)
         if vector is not None:
             tensors[name] = vector[0] + vector[1] * noise
             continue
         scale = next((s for end, s in MATRICES.items() if name.endswith(end)), None)
         tensors[name] = noise * (1 / math.sqrt(shape[-1]) if scale is None else scale)
+    if config.tie_word_embeddings:
+        # The embedding's rows are long for a head's.
+        for kind in ("weight", "bias"):
+            tensors[f"model.norm.{kind}"] *= MATRICES["lm_head.weight"]
     return tensors
 
 
