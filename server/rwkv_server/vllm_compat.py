@@ -120,6 +120,39 @@ def read_segments(step: CommonAttentionMetadata, state: Mamba1AttentionMetadata)
     return Segments(lengths.tolist(), torch.cat(parts).tolist(), computed.tolist())
 
 
+class DeviceSegments(NamedTuple):
+    """A step's requests as device tensors; padded ones have no rows.
+
+    Attributes:
+        starts: first row of each request, then the row after the last one.
+        slots: state slots, below 0 where there is none.
+        fresh: whether nothing of the request was computed before.
+    """
+
+    starts: torch.Tensor
+    slots: torch.Tensor
+    fresh: torch.Tensor
+
+
+def read_device_segments(
+    step: CommonAttentionMetadata, state: Mamba1AttentionMetadata
+) -> DeviceSegments:
+    """What `read_segments` reads, without waiting for the device.
+
+    Padded requests come last and point at block 0, which vLLM gives to nobody, or below.
+    """
+    count = step.num_reqs
+    starts = step.query_start_loc[: count + 1]
+    parts = []
+    if state.num_decodes and state.state_indices_tensor_d is not None:
+        parts.append(state.state_indices_tensor_d[:, 0])
+    if state.num_prefills and state.state_indices_tensor_p is not None:
+        parts.append(state.state_indices_tensor_p)
+    slots = torch.cat(parts)[:count]
+    fresh = step.seq_lens[:count] == starts.diff()
+    return DeviceSegments(starts, slots.where(slots > 0, -1), fresh)
+
+
 def _tokens(step: CommonAttentionMetadata) -> torch.Tensor:
     """Tokens of each request with this step's, from the host's copy where there is one.
 

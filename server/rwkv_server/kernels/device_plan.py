@@ -43,6 +43,10 @@ class DevicePlan:
     chunk_firsts: torch.Tensor
     chunk_ends: torch.Tensor
 
+    def fresh_slots(self) -> torch.Tensor:
+        """Slots of the requests that start here; waits for the device."""
+        return self.slots[(self.fresh > 0) & (self.slots >= 0)].long()
+
 
 def build_device_plan(
     starts: torch.Tensor,

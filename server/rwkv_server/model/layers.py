@@ -12,32 +12,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 from vllm.config import VllmConfig
 from vllm.utils.torch_utils import direct_register_custom_op
 
 from rwkv_server import vllm_compat
-from rwkv_server.kernels import dispatch, plan
+from rwkv_server.kernels import device_plan, dispatch, plan, torch_rows
 from rwkv_server.model import shards, state_layout, step_trace, weights
 from rwkv_server.model.config import RWKV7Config
-
-DECAY_SCALE = -0.6065306597126334  # -exp(-1/2): a row keeps at least exp of this of the state
-
-
-def shift(x: torch.Tensor, cache: torch.Tensor, steps: plan.Plan) -> torch.Tensor:
-    """Each row's predecessor in its request; each segment's last row goes into `cache`.
-
-    Args:
-        x: (rows, size).
-        cache: (slots, 1, size), last row of each slot's request, updated in place.
-        steps: which rows go to which slot.
-    """
-    last = cache.squeeze(1)
-    previous = last.index_select(0, steps.slots)
-    if steps.chunks is not None:
-        previous = x.roll(1, 0).index_copy_(0, steps.starts, previous)
-    last.index_copy_(0, steps.slots, x.index_select(0, steps.ends))
-    return previous
 
 
 class TimeMix(nn.Module):
@@ -65,8 +46,7 @@ class TimeMix(nn.Module):
         self.g_lora = low_rank("g_lora", config.gate_low_rank_dim, nn.Sigmoid(), bias=False)
         if layer > 0:
             self.v_lora = low_rank("v_lora", config.v_low_rank_dim, nn.Identity())
-        self.g_norm = shards.HeadNorm(heads, size, config.group_norm_eps)
-        self.kernel = dispatch.choose_kernel()
+        self.g_norm = shards.HeadNorm(size, config.group_norm_eps)
 
     def finish_loading(self) -> None:
         """Put the six mixing vectors side by side: (6, 1, size)."""
@@ -78,33 +58,29 @@ class TimeMix(nn.Module):
         x: torch.Tensor,
         v_first: torch.Tensor,
         caches: tuple[torch.Tensor, torch.Tensor],
-        steps: plan.Plan,
+        steps: dispatch.AnyPlan,
     ) -> torch.Tensor:
         """(rows, size) → (rows, size); layer 0 writes `v_first`, the others read it.
 
         `v_first` and the WKV state hold this rank's heads.
         """
         time_shift, wkv = caches
-        delta = shift(x, time_shift, steps).sub_(x)
-        xr, xw, xk, xv, xa, xg = torch.addcmul(x, delta, self.mixes).unbind(0)
-        r, k, v = self.r_proj(xr), self.k_proj(xk), self.v_proj(xv)
-        log_w = torch.sigmoid(self.w_lora(xw).float()).mul_(DECAY_SCALE)
-        a = torch.sigmoid(self.a_lora(xa))
-        kk = functional.normalize(self._by_head(k * self.k_k), dim=-1)
-        k = k * (1 + (a - 1) * self.k_a)
-        if self.layer == 0:
-            v_first.copy_(v)
-        else:
-            v = torch.lerp(v, v_first, torch.sigmoid(self.v_lora(xv)))
-        r, log_w, k, v, a = (self._by_head(t) for t in (r, log_w, k, v, a))
-        y = self.kernel(r=r, log_w=log_w, k=k, v=v, kk=kk, a=a, state=wkv, plan=steps)
-        y = self.g_norm(y.flatten(1))
-        y += ((r * k * self.r_k).sum(-1, keepdim=True) * v).flatten(1)
-        return self.o_proj(y.to(x.dtype) * self.g_lora(xg))
-
-    def _by_head(self, x: torch.Tensor) -> torch.Tensor:
-        """(rows, size) → (rows, heads, head_dim) in fp32."""
-        return x.float().view(-1, self.heads, self.head_dim)
+        kernels = dispatch.choose_kernels(x.device.type)
+        xr, xw, xk, xv, xa, xg = kernels.mix(x, time_shift, self.mixes, steps).unbind(0)
+        rows = torch_rows.Projected(
+            r=self.r_proj(xr),
+            k=self.k_proj(xk),
+            v=self.v_proj(xv),
+            w=self.w_lora(xw),
+            a=self.a_lora(xa),
+            gate=self.v_lora(xv) if self.layer > 0 else None,
+        )
+        scales = torch_rows.KeyScales(self.k_k, self.k_a)
+        heads = kernels.prepare(rows, v_first, scales, self.head_dim)
+        y = kernels.wkv7(**heads._asdict(), state=wkv, plan=steps)
+        norm = self.g_norm
+        readout = torch_rows.Readout(self.r_k, norm.weight, norm.bias, norm.eps)
+        return self.o_proj(kernels.finish(y, heads, readout, self.g_lora(xg)))
 
 
 class ChannelMix(nn.Module):
@@ -118,10 +94,13 @@ class ChannelMix(nn.Module):
         self.key = shards.split_outputs(size, wide, f"{prefix}.key")
         self.value = shards.split_inputs(wide, size, f"{prefix}.value")
 
-    def forward(self, x: torch.Tensor, cache: torch.Tensor, steps: plan.Plan) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, cache: torch.Tensor, steps: dispatch.AnyPlan
+    ) -> torch.Tensor:
         """(rows, size) → (rows, size)."""
-        delta = shift(x, cache, steps).sub_(x)
-        return self.value(torch.relu_(self.key(torch.addcmul(x, delta, self.x_k))).square_())
+        kernels = dispatch.choose_kernels(x.device.type)
+        (mixed,) = kernels.mix(x, cache, self.x_k.view(1, 1, -1), steps)
+        return self.value(torch.relu_(self.key(mixed)).square_())
 
 
 class RWKV7Block(nn.Module, vllm_compat.StateOwner):
@@ -141,7 +120,19 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
         self.attn = TimeMix(config, layer, f"{prefix}.attn")
         self.ffn_norm = nn.LayerNorm(size, eps=eps)
         self.ffn = ChannelMix(config, f"{prefix}.ffn")
+        self.initial_state: torch.Tensor | None = None
         vllm_compat.register_layer(vllm_config, prefix, self)
+
+    def start_from(self, state: torch.Tensor) -> None:
+        """Let every request start from `state`, (heads, value, key) of the whole model.
+
+        Raises:
+            ValueError: on a device whose kernels start from nothing.
+        """
+        if self.attn_norm.weight.device.type != "cpu":
+            raise ValueError("RWKV-7: a state-tuned initial state needs the cpu stack")
+        share = shards.own_heads(state)
+        self.initial_state = share.float().transpose(1, 2).contiguous()
 
     def get_state_shape(self) -> Sequence[tuple[int, ...]]:
         """Shapes in page order."""
@@ -167,7 +158,7 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
             steps, caches = self._scratch(hidden)
         else:
             steps, caches = metadata.plan, self.kv_cache
-        self._clear(caches, steps.fresh)
+        self._clear(caches, steps)
         count = steps.num_rows
         x = hidden[:count]
         if self.pre_norm is not None:
@@ -180,22 +171,35 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
         out[:count] = x
         return out
 
-    def _clear(self, caches: Sequence[torch.Tensor], fresh: torch.Tensor) -> None:
-        """Empty the slots of new requests."""
+    def _clear(self, caches: Sequence[torch.Tensor], steps: dispatch.AnyPlan) -> None:
+        """Empty the slots of new requests, where kernels don't or a trace is to tell of it."""
+        if isinstance(steps, plan.Plan):
+            fresh = steps.fresh
+        elif self._trace is not None:
+            fresh = steps.fresh_slots()
+        else:
+            return
         traced = self._trace is not None and len(fresh) > 0
         before = hold_anything(caches, fresh) if traced else []
         for cache in caches:
             # Assigned, not multiplied: whatever a slot held, NaN too, is gone.
             cache.index_fill_(0, fresh, 0)
+        if self.initial_state is not None:
+            caches[1][fresh] = self.initial_state
         if self._trace is not None and traced:
             after = hold_anything(caches, fresh)
             self._trace.cleared(self.prefix, fresh.tolist(), before, after)
 
-    def _scratch(self, hidden: torch.Tensor) -> tuple[plan.Plan, tuple[torch.Tensor, ...]]:
+    def _scratch(self, hidden: torch.Tensor) -> tuple[dispatch.AnyPlan, tuple[torch.Tensor, ...]]:
         """One request over all rows on a state of its own, for runs before there is a cache."""
         kinds = zip(self.get_state_shape(), self.get_state_dtype(), strict=True)
         caches = tuple(hidden.new_zeros(1, *shape, dtype=dtype) for shape, dtype in kinds)
-        return plan.build_plan([len(hidden)], [0], [True], hidden.device), caches
+        rows, device = len(hidden), hidden.device
+        if not dispatch.choose_kernels(device.type).on_device:
+            return plan.build_plan([rows], [0], [True], device), caches
+        starts, slots, fresh = (torch.tensor(x, device=device) for x in ([0, rows], [0], [1]))
+        decodes = rows == 1
+        return device_plan.build_device_plan(starts, slots, fresh, rows, decodes=decodes), caches
 
 
 def hold_anything(caches: Sequence[torch.Tensor], slots: torch.Tensor) -> list[bool]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn import functional
 from vllm.distributed import (
     get_tensor_model_parallel_rank,
     get_tensor_model_parallel_world_size,
@@ -30,6 +29,11 @@ def ranks() -> int:
 def own_share(x: torch.Tensor) -> torch.Tensor:
     """(rows, whole) → (rows, this rank's share)."""
     return x.chunk(ranks(), dim=-1)[get_tensor_model_parallel_rank()]
+
+
+def own_heads(x: torch.Tensor) -> torch.Tensor:
+    """(heads, ...) → (this rank's heads, ...)."""
+    return x.chunk(ranks(), dim=0)[get_tensor_model_parallel_rank()]
 
 
 def all_shares(x: torch.Tensor) -> torch.Tensor:
@@ -109,16 +113,10 @@ class LowRank(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """A norm over each head of this rank, in fp32."""
+    """The weights of a norm over each head, this rank's heads."""
 
-    def __init__(self, heads: int, size: int, eps: float) -> None:
-        """Build for `heads` of the whole model with `size` elements together."""
+    def __init__(self, size: int, eps: float) -> None:
+        """Build for `size` elements of the whole model's heads together."""
         super().__init__()
-        self.heads, self.eps = heads // ranks(), eps
+        self.eps = eps
         self.weight, self.bias = split_vector(size), split_vector(size)
-
-    def forward(self, y: torch.Tensor) -> torch.Tensor:
-        """(rows, share of size) in fp32, same shape back."""
-        return functional.group_norm(
-            y, self.heads, self.weight.float(), self.bias.float(), self.eps
-        )
