@@ -20,11 +20,13 @@ STACK = "ascend"
 MAIN = engine_env.CONSTRAINTS / f"{STACK}.txt"
 # Without dependencies: torch-npu pins torch==2.9.0+cpu, which the package index doesn't have.
 VENDOR = engine_env.CONSTRAINTS / f"{STACK}-vendor.txt"
+# What the image adds to the vendor's, see server.Dockerfile.
+IMAGE = engine_env.CONSTRAINTS / f"{STACK}-image.txt"
 HEAD = "# Made by `python image/ascend_env.py --lock`; install with --no-deps.\n"
 
 
 def lock() -> None:
-    """Write both constraint files from their `.in` files; pinned versions stay."""
+    """Write the constraint files from their `.in` files; pinned versions stay."""
     source = MAIN.with_suffix(".in").read_text()
     override = engine_env.REPO / "build" / "lock" / "ascend-override.txt"
     override.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +35,7 @@ def lock() -> None:
     options += ["--no-header", "--no-emit-index-url", "--override", str(override), "--quiet"]
     for name in engine_env.LEFT_OUT:
         options += ["--no-emit-package", name]
-    for file, more in ((MAIN, []), (VENDOR, ["--no-deps"])):
+    for file, more in ((MAIN, []), (VENDOR, ["--no-deps"]), (IMAGE, ["--no-deps"])):
         engine_env.uv("pip", "compile", *options, *more, file.with_suffix(".in"), "-o", file)
         pins = engine_env.parse_pins(file.read_text())
         file.write_text(HEAD + "".join(pin.text for pin in pins))

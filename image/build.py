@@ -69,6 +69,8 @@ class Settings:
 
 UV = ("image/fetch.sh", "image/constraints/uv.txt")
 OWN_CODE = (*UV, "image/constraints/build.txt", "pyproject.toml")
+# Copied by another target of the server's Dockerfile.
+ASCEND = ("image/ascend", "image/constraints/ascend-image.txt")
 IMAGES = {
     image.name: image
     for image in (
@@ -79,7 +81,7 @@ IMAGES = {
         ),
         Image(
             "server",
-            (*OWN_CODE, "server/rwkv_server", "image/models"),
+            (*OWN_CODE, "server/rwkv_server", "image/models", *ASCEND),
             {"BUILD_BASE": "python-build"},
             parent=("ENGINE", "engine"),
         ),
