@@ -1,0 +1,88 @@
+// Products of weight matrices and batch rows: which tile is computed when, and by whom.
+//
+// Weights are row-major (outputs, inputs), as they are stored and loaded: nothing is repacked. They
+// are read once from memory for up to kRows batch rows.
+#pragma once
+
+#include <algorithm>
+
+#include "format.h"
+#include "pool.h"
+
+namespace rwkv {
+
+// Batch rows that go through a layer together: their inputs stay in the second-level cache.
+inline constexpr int64_t kRows = 64;
+// Outputs of a task. A task's results are gathered before they go out in whole cache lines.
+inline constexpr int64_t kOutputs = 64;
+// Bytes of prepared inputs that stay in the first-level cache while a task's weights pass by.
+inline constexpr int64_t kInputBytes = 24 << 10;
+
+// out (rows, ld) = or += x (rows, inputs) times the transposed matrix.
+struct Product {
+  const Matrix* w;
+  const void* x;  // prepared rows
+  float* out;
+  int64_t ld;
+  bool add;
+
+  int64_t tasks() const { return (w->outputs + kOutputs - 1) / kOutputs; }
+};
+
+// All outputs of TN weight rows.
+template <class F, int TN>
+inline void strip(const Matrix& w, int64_t n, const char* x, int64_t stride, int64_t rows,
+                  float* out) {
+  const auto take = [&](auto count) {
+    F::template tile<TN, count>(w, n, x, stride, out, kOutputs);
+    x += count * stride;
+    out += count * kOutputs;
+    rows -= count;
+  };
+  while (rows >= F::kTileM) take(std::integral_constant<int, F::kTileM>{});
+  if constexpr (F::kTileM > 2) {
+    if (rows >= 2) take(std::integral_constant<int, 2>{});
+  }
+  if (rows > 0) take(std::integral_constant<int, 1>{});
+}
+
+// `count` outputs from n on, of all rows.
+template <class F>
+inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t rows) {
+  const int64_t stride = F::row_bytes(p.w->inputs);
+  const int64_t fit = std::min(kRows, kInputBytes / stride) / F::kTileM * F::kTileM;
+  const int64_t block = std::max<int64_t>(F::kTileM, fit);
+  alignas(64) float results[kRows * kOutputs];
+  for (int64_t m = 0; m < rows; m += block) {
+    const char* x = static_cast<const char*>(p.x) + m * stride;
+    const int64_t here = std::min(block, rows - m);
+    int64_t i = 0;
+    for (; i + F::kTileN <= count; i += F::kTileN) {
+      strip<F, F::kTileN>(*p.w, n + i, x, stride, here, results + i);
+    }
+    for (; i < count; i++) strip<F, 1>(*p.w, n + i, x, stride, here, results + i);
+    for (int64_t j = 0; j < here; j++) {
+      float* out = p.out + (m + j) * p.ld + n;
+      const float* from = results + j * kOutputs;
+      if (p.add) {
+        for (i = 0; i < count; i++) out[i] += from[i];
+      } else {
+        memcpy(out, from, count * sizeof(float));
+      }
+    }
+  }
+}
+
+// All products, their tasks shared among the pool's threads.
+inline void multiply(Pool& pool, const Product* products, int count, int64_t rows) {
+  int64_t total = 0;
+  for (int i = 0; i < count; i++) total += products[i].tasks();
+  pool.run(total, [&](int64_t task, int) {
+    const Product* p = products;
+    while (task >= p->tasks()) task -= (p++)->tasks();
+    const int64_t n = task * kOutputs, outputs = std::min(kOutputs, p->w->outputs - n);
+    with_format(*p->w, [&](auto f) { multiply_range<decltype(f)>(*p, n, outputs, rows); });
+  });
+}
+
+}  // namespace rwkv
