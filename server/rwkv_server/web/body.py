@@ -75,15 +75,6 @@ def check_body(body: bytes) -> None:
             _refuse_field(name)
         if isinstance(carried, dict) and name in carried:
             _refuse_field(f"{CARRIER}.{name}")
-    if request.get("seed") is not None and request.get("temperature") != 0:
-        # vLLM 0.32 rewinds a seeded generator after each part of a prompt but the last; the CPU's
-        # can't be rewound, and the exception would end the engine for everyone.
-        raise Refusal(
-            400,
-            "unsupported_field",
-            "The field seed works only with temperature 0 here: leave it out, or send both.",
-            param="seed",
-        )
     if _SURROGATE.search(body):
         _check_text(request)
 

@@ -13,6 +13,7 @@ from rwkv_server.errors import ConfigInvalid
 from rwkv_server.parent import args
 from rwkv_server.preflight.model import ModelInfo
 
+SERVER = Path(args.__file__).parents[2]
 MODEL = ModelInfo(
     path=Path("/models/a"),
     digest="sha256:0",
@@ -90,6 +91,20 @@ def test_the_gate_named_on_the_command_line_exists():
     from rwkv_server.web import gate
 
     assert args.MIDDLEWARE == f"{gate.__name__}.{gate.Gate.__name__}"
+
+
+@pytest.mark.parametrize("vendor", ["cpu", "nvidia", "ascend"])
+def test_each_vendor_has_its_logits_processor(vendor):
+    name = args.LOGITS_PROCESSORS[vendor]
+    assert f"--logits-processors={name}" in build(stack__vendor=vendor)
+    module, _, kind = name.partition(":")
+    source = (SERVER / module.replace(".", "/")).with_suffix(".py").read_text()
+    assert f"class {kind}(" in source
+
+
+def test_the_model_runner_is_the_one_that_the_processor_fits():
+    env = args.child_env({"VLLM_USE_V2_MODEL_RUNNER": "0"}, "secret", threads=2, vendor="nvidia")
+    assert env["VLLM_USE_V2_MODEL_RUNNER"] == "1"
 
 
 def test_a_budget_below_one_token_for_each_sequence_is_refused():
