@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
         test-unit test-admission test-engine test-models test-integration test-e2e test-long \
-        acceptance bench bench-router bench-operator golden clean
+        acceptance bench bench-router bench-operator bench-engine golden clean
 
 STACK ?= cpu
 CLUSTER ?=
@@ -80,7 +80,7 @@ ENV_cpu-0.18 := version_env.py cpu-0.18
 engine-env: dev-env  ## The engine's own environment (STACK=cpu|cpu-0.18|ascend), from hash-pinned constraints
 	$(PY) image/$(or $(ENV_$(STACK)),engine_env.py $(STACK))
 
-bench: bench-router bench-operator  ## Every bench, then docs/performance.md from their results
+bench: bench-router bench-operator bench-engine  ## Every bench, then docs/performance.md from their results
 	$(PY) tests/bench/report.py
 
 bench-router: dev-env  ## Writes build/bench/router.json
@@ -88,6 +88,9 @@ bench-router: dev-env  ## Writes build/bench/router.json
 
 bench-operator: dev-env  ## Writes build/bench/operator.json
 	$(PY) tests/bench/operator_bench.py
+
+bench-engine: engine-env  ## Writes build/bench/engine.json: beside llama.cpp and rwkv, 15 minutes
+	$(PY) tests/bench/engine_bench.py
 
 golden: dev-env  ## Write the golden files anew, to be read in the diff
 	UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/unit tests/contract

@@ -9,7 +9,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import engine_section
 import results
+from cells import number, verdict
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 HEAD = """# Performance
@@ -31,7 +33,7 @@ def main() -> None:
 
 
 def part_section(part: str, content: dict[str, Any]) -> str:
-    """One bench as a table."""
+    """One bench as a table; the engine's goals have one of their own before it."""
     machine = content["machine"]
     lines = [
         f"## {part.capitalize()}",
@@ -40,6 +42,7 @@ def part_section(part: str, content: dict[str, Any]) -> str:
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}. "
         f"Commands: {', '.join(f'`{command}`' for command in content.get('commands', []))}.",
         "",
+        *(engine_section.lines(content["rows"]) if part == "engine" else ()),
         "| row | value | peer | peer's value | ratio | better | runs | spread |",
         "|---|---|---|---|---|---|---|---|",
         *(table_line(row) for row in content["rows"]),
@@ -63,19 +66,6 @@ def table_line(row: dict[str, Any]) -> str:
         f"{row['spread']:.0%}",
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def verdict(row: dict[str, Any]) -> str:
-    """' (loss)' where the peer is better."""
-    lost = row["ratio"] < 1 if row["better"] == "higher" else row["ratio"] > 1
-    return " (loss)" if lost else ""
-
-
-def number(value: float) -> str:
-    """Three significant digits without an exponent."""
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
 
 
 if __name__ == "__main__":
