@@ -20,8 +20,9 @@ STACK = "ascend"
 MAIN = engine_env.CONSTRAINTS / f"{STACK}.txt"
 # Without dependencies: torch-npu pins torch==2.9.0+cpu, which the package index doesn't have.
 VENDOR = engine_env.CONSTRAINTS / f"{STACK}-vendor.txt"
-# What the image adds to the vendor's, see server.Dockerfile.
+# What the image adds to the vendor's, and what only `rwkv-server fetch` sees: server.Dockerfile.
 IMAGE = engine_env.CONSTRAINTS / f"{STACK}-image.txt"
+HUB = engine_env.CONSTRAINTS / f"{STACK}-hub.txt"
 HEAD = "# Made by `python image/ascend_env.py --lock`; install with --no-deps.\n"
 
 
@@ -35,7 +36,8 @@ def lock() -> None:
     options += ["--no-header", "--no-emit-index-url", "--override", str(override), "--quiet"]
     for name in engine_env.LEFT_OUT:
         options += ["--no-emit-package", name]
-    for file, more in ((MAIN, []), (VENDOR, ["--no-deps"]), (IMAGE, ["--no-deps"])):
+    bare = ["--no-deps"]
+    for file, more in ((MAIN, []), (VENDOR, bare), (IMAGE, bare), (HUB, [])):
         engine_env.uv("pip", "compile", *options, *more, file.with_suffix(".in"), "-o", file)
         pins = engine_env.parse_pins(file.read_text())
         file.write_text(HEAD + "".join(pin.text for pin in pins))

@@ -70,7 +70,7 @@ class Settings:
 UV = ("image/fetch.sh", "image/constraints/uv.txt")
 OWN_CODE = (*UV, "image/constraints/build.txt", "pyproject.toml")
 # Copied by another target of the server's Dockerfile.
-ASCEND = ("image/ascend", "image/constraints/ascend-image.txt")
+ASCEND = ("image/ascend", *(f"image/constraints/ascend-{part}.txt" for part in ("image", "hub")))
 IMAGES = {
     image.name: image
     for image in (

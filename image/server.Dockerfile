@@ -37,9 +37,12 @@ RUN uv build --quiet --wheel --offline --no-build-isolation --python /opt/rwkv/e
 FROM ${ASCEND_BASE} AS ascend
 USER root
 COPY image/fetch.sh image/ascend/check.py image/constraints/ascend-image.txt /opt/rwkv/build/
+COPY image/constraints/ascend-hub.txt /opt/rwkv/build/
 COPY --from=wheel /opt/rwkv/wheels /opt/rwkv/build/wheels
 RUN --mount=type=secret,id=ca cd /opt/rwkv/build && python3 check.py before packages.json \
     && sh fetch.sh python3 -m pip install --no-cache-dir --no-deps --require-hashes -r ascend-image.txt \
+    && sh fetch.sh python3 -m pip install --no-cache-dir --no-deps --require-hashes -r ascend-hub.txt \
+      --target /opt/rwkv/hub \
     && python3 -m pip install --no-cache-dir --no-deps --no-index wheels/*.whl \
     && rm -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))')"/rwkv-operator* \
     && python3 check.py after packages.json && rm -rf /opt/rwkv/build

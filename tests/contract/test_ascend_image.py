@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import vendor_pins
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "image" / "server.Dockerfile").read_text()
 ADDED = (ROOT / "image" / "constraints" / "ascend-image.txt").read_text()
+HUB = (ROOT / "image" / "constraints" / "ascend-hub.txt").read_text()
 
 
 def instructions(stage: str) -> list[str]:
@@ -44,10 +44,11 @@ def test_everything_that_is_copied_from_the_repository_exists(stage: str) -> Non
 def test_pip_never_resolves_there() -> None:
     steps = " ".join(instructions("ascend"))
     installs = re.findall(r"pip install [^&]*", steps)
-    assert len(installs) == 2
+    assert len(installs) == 3
     for command in installs:
         assert "--no-deps" in command
-    assert "--require-hashes" in installs[0] and "--no-index" in installs[1]
+        assert ("--require-hashes" in command) != ("--no-index" in command)
+        assert ("ascend-hub.txt" in command) == ("--target /opt/rwkv/hub" in command)
     assert steps.index("check.py before") < steps.index("pip install")
     assert steps.rindex("pip install") < steps.index("check.py after")
 
@@ -56,9 +57,24 @@ def test_only_what_the_vendor_lacks_is_added() -> None:
     assert set(vendor_pins.parse_pins(ADDED.replace("\\", ""))) == vendor_pins.ADDED
 
 
-def test_the_command_brings_the_vendors_environment_where_there_is_one() -> None:
-    script = ROOT / "image" / "ascend" / "rwkv-server"
-    assert os.access(script, os.X_OK)
-    subprocess.run(["bash", "-n", str(script)], check=True)
-    assert script.read_text().endswith('exec python3 -m rwkv_server "$@"\n')
+def test_the_hubs_clients_are_whole_in_a_folder_of_their_own() -> None:
+    pins = vendor_pins.parse_pins(HUB.replace("\\", ""))
+    for name, requirement in vendor_pins.extra("hub").items():
+        assert requirement.specifier.contains(pins[name])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"), [(["fetch", "--port", "1"], "/opt/rwkv/hub"), (["serve"], ""), ([], "")]
+)
+def test_only_a_download_sees_the_hubs_clients(
+    arguments: list[str], path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "python3").write_text('#!/bin/sh\necho "$PYTHONPATH|$@"\n')
+    (tmp_path / "python3").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    script = str(ROOT / "image" / "ascend" / "rwkv-server")
+    done = subprocess.run(
+        [script, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"{path}|{' '.join(['-m', 'rwkv_server', *arguments])}"
     assert any(line.startswith("ENV PATH=/opt/rwkv/bin:") for line in instructions("ascend"))

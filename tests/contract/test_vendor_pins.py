@@ -39,6 +39,6 @@ def test_the_list_is_of_the_versions_that_the_stack_wants() -> None:
 
 
 def test_the_hubs_client_is_too_old_there_for_downloads() -> None:
-    # docs/hardware.md says so: transformers keeps it below 1.0, hence no extra `hub` on that image.
+    # transformers keeps it below 1.0, hence a folder of their own for the clients in the image.
     wanted = vendor_pins.extra("hub")["huggingface-hub"]
     assert not wanted.specifier.contains(PINS["huggingface-hub"])
