@@ -19,6 +19,7 @@ import node_objects
 import operator_process
 import pod_objects
 import pytest
+import yaml
 from kube import Kube, Wanted, condition, wait_condition, wait_for
 from operator_process import OperatorProcess
 
@@ -28,7 +29,9 @@ from rwkv_operator import names
 pytestmark = pytest.mark.apiserver
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "hardware.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "hardware.md"
+GOLDEN = ROOT / "tests" / "golden" / "admission" / "messages-admitted.yaml"
 SAID = {
     "reason": "RuntimeMismatch",
     "message": "the container isn't what stack nvidia-cuda13 wants",
@@ -115,6 +118,22 @@ def test_a_resource_of_another_name_is_suggested(hardware: Hardware) -> None:
     hardware.admitted("True", "Admitted")
     hardware.label({"node.kubernetes.io/npu.chip.name": "910B2"})
     hardware.admitted("False", "ChipMismatch", "is 910B2, wanted 910B3")
+
+
+@pytest.mark.parametrize(
+    ("case", "fields"),
+    [
+        ("a stack without evidence", {"acceptUnvalidated": False}),
+        ("too many devices", {"devicesPerReplica": 2}),
+    ],
+)
+def test_what_a_stack_is_not_for_is_refused_in_the_reviewed_words(
+    hardware: Hardware, case: str, fields: dict[str, Any]
+) -> None:
+    hardware.apply(gpu_chat(**fields))
+    wanted = yaml.safe_load(GOLDEN.read_text())[case]
+    hardware.admitted(wanted["status"], wanted["reason"], wanted["message"])
+    assert not hardware.kube.exists("statefulset", "chat-engine", "-n", hardware.namespace)
 
 
 def test_a_refusal_outlives_the_operator_and_ends_with_its_cause(
