@@ -14,6 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,12 @@ def convert(source: Path, target: Path, on_percent: Callable[[int], None]) -> No
     """
     if target.exists():
         raise ModelInvalid(f"{target} exists already; nothing was written", wanted="a new folder")
-    with Archive(source) as archive:
-        entries, config = plan(archive, source)
+    with ExitStack() as opened:
+        archive = opened.enter_context(Archive(source))
+        state = _open_state(source)
+        if state is not None:
+            opened.enter_context(state)
+        entries, config = plan(archive, source, state)
         _check_room(target.parent, sum(entry.nbytes for entry in entries.values()))
         work = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
         try:
@@ -55,16 +60,39 @@ def convert(source: Path, target: Path, on_percent: Callable[[int], None]) -> No
             shutil.rmtree(work, ignore_errors=True)
 
 
-def plan(archive: Archive, source: Path) -> tuple[dict[str, Entry], dict[str, Any]]:
+def _open_state(source: Path) -> Archive | None:
+    """The state-tuned start beside `source`, if there is one."""
+    path = source.with_name(file_names.INITIAL_STATE)
+    if path == source or not path.is_file():
+        return None
+    state = Archive(path)
+    others = [name for name in state.tensors if not pth_names.is_initial_state(name)]
+    if others or not state.tensors:
+        state.__exit__(None, None, None)
+        raise ModelInvalid(
+            f"{path} holds something else than an initial state",
+            found=others[0] if others else "no tensors",
+            wanted=f"blocks.0.{pth_names.TIME_STATE} and its like",
+        )
+    return state
+
+
+def plan(
+    archive: Archive, source: Path, state: Archive | None = None
+) -> tuple[dict[str, Entry], dict[str, Any]]:
     """What the safetensors file will hold, and config.json's content.
+
+    An initial state in `state` takes the place of the checkpoint's own.
 
     Raises:
         ModelInvalid: a tensor is missing, misshapen or not part of an RWKV-7; names it.
     """
-    shapes = {name: tensor.shape for name, tensor in archive.tensors.items()}
+    owners = {name: archive for name in archive.tensors}
+    owners |= {name: state for name in state.tensors} if state else {}
+    shapes = {name: owner.tensors[name].shape for name, owner in owners.items()}
     config = read_config(source.parent) or pth_config.infer_config(shapes)
     targets = {}
-    for name in archive.tensors:
+    for name in owners:
         if pth_names.is_unused(name):
             continue
         target = pth_names.parse_name(name)
@@ -75,9 +103,9 @@ def plan(archive: Archive, source: Path) -> tuple[dict[str, Entry], dict[str, An
         pth_config.infer_config(shapes)
     entries = {
         target.name: Entry(
-            archive.tensors[name].dtype,
+            owners[name].tensors[name].dtype,
             target.shape(shapes[name]),
-            partial(_load, archive, archive.tensors[name], target),
+            partial(_load, owners[name], owners[name].tensors[name], target),
         )
         for name, target in targets.items()
     }

@@ -46,7 +46,7 @@ def choose_files(
                 wanted="names of .safetensors or .pth files",
             )
     safetensors = _choose_safetensors([n for n in here if n.endswith(".safetensors")], files)
-    checkpoints = sorted(n for n in here if n.endswith(".pth"))
+    checkpoints = sorted({n for n in here if n.endswith(".pth")} - {file_names.INITIAL_STATE})
     checkpoints = [name for name in checkpoints if name in files] or checkpoints
     chosen_format = wanted_format
     if wanted_format == "Auto" and files:
@@ -69,6 +69,8 @@ def choose_files(
     if chosen == "SafeTensors" and file_names.INDEX in here and _are_indexed(weights, files):
         weights = [*weights, file_names.INDEX]
     side = [name for name in file_names.SIDE_FILES if name in here]
+    if chosen == "PTH" and file_names.INITIAL_STATE in here:
+        side.append(file_names.INITIAL_STATE)
     names = {*weights, *side, *(name for name in files if name in here)}
     return sorted((here[name] for name in names), key=lambda file: (file.size, file.name))
 

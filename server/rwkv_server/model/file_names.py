@@ -9,6 +9,8 @@ CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 # The World vocabulary, where a model has no tokenizer.json.
 VOCABULARY = "rwkv_vocab_v20230424.txt"
+# A state-tuned start, beside a .pth that has none in it.
+INITIAL_STATE = "initial_state.pth"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 

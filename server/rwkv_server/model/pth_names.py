@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rwkv_server.model import weights
+
 Shape = tuple[int, ...]
+
+TIME_STATE = "att.time_state"
 
 _WHOLE = {
     "emb.weight": "model.embeddings.weight",
@@ -84,10 +88,18 @@ def parse_name(name: str) -> Target | None:
         return Target(f"{prefix}{owner}.{vector[1] or vector[2]}", squeezed=True)
     if rest == "att.r_k":
         return Target(f"{prefix}attn.r_k")
+    if rest == TIME_STATE:
+        return Target(prefix + weights.INITIAL_STATE)
     module, _, kind = rest.rpartition(".")
     if module in _MODULES and kind in ("weight", "bias"):
         return Target(f"{prefix}{_MODULES[module]}.{kind}")
     return None
+
+
+def is_initial_state(name: str) -> bool:
+    """Whether the official tensor `name` is the state that a layer starts from."""
+    block = _BLOCK.fullmatch(name)
+    return block is not None and block[2] == TIME_STATE
 
 
 def is_unused(name: str) -> bool:

@@ -6,7 +6,7 @@ states, are in `layers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -28,6 +28,7 @@ from vllm.model_executor.models.utils import (
 from vllm.sequence import IntermediateTensors
 
 from rwkv_server.model import layers, packed, packed_manifest, shards, state_layout
+from rwkv_server.model import weights as weights_of
 from rwkv_server.model.config import RWKV7Config
 
 
@@ -142,12 +143,24 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Load a checkpoint; vLLM refuses one that leaves a tensor unset."""
-        loaded = AutoWeightsLoader(self).load_weights(weights)
+        loaded = AutoWeightsLoader(self).load_weights(self._take_initial_states(weights))
         for block in self.model.blocks:
             block.attn.finish_loading()
         if self._packed is not None:
             packed.attach(self.model.layers, self._folder, self._packed, self.config.parse())
         return loaded
+
+    def _take_initial_states(
+        self, tensors: Iterable[tuple[str, torch.Tensor]]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Give a state-tuned model's states to this rank's blocks, and pass on all else."""
+        ending = weights_of.INITIAL_STATE
+        blocks = {f"{block.prefix}.{ending}": block for block in self.model.blocks}
+        for name, tensor in tensors:
+            if name in blocks:
+                blocks[name].start_from(tensor)
+            elif not name.endswith(ending):
+                yield name, tensor
 
 
 def _layer_state(vllm_config: VllmConfig) -> tuple[state_layout.StateTensor, ...]:

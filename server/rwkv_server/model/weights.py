@@ -12,6 +12,9 @@ from rwkv_server.model.config import RWKV7Config
 
 Shape = tuple[int, ...]
 
+# A layer's state before the first token, (heads, value, key), where a model was state-tuned.
+INITIAL_STATE = "attn.initial_state"
+
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
@@ -85,12 +88,21 @@ def expected_tensors(config: RWKV7Config) -> dict[str, Shape]:
     return shapes
 
 
+def initial_states(config: RWKV7Config) -> dict[str, Shape]:
+    """The tensors of a state-tuned model that others don't have: one a layer, all or none."""
+    shape = (config.num_heads, config.head_dim, config.head_dim)
+    return {f"model.layers.{n}.{INITIAL_STATE}": shape for n in range(config.num_hidden_layers)}
+
+
 def find_differences(config: RWKV7Config, found: Mapping[str, Shape]) -> list[Difference]:
     """How `found` differs from what the config asks for, missing and misshapen tensors first.
 
     Dimensions of size 1 don't count: writers of the format disagree about them.
     """
     wanted = expected_tensors(config)
+    states = initial_states(config)
+    if states.keys() & found.keys():
+        wanted |= states
     differences = [
         Difference(name, found.get(name), shape)
         for name, shape in wanted.items()

@@ -73,7 +73,8 @@ def is_converted(folder: Path) -> bool:
 def _name(location: Location) -> str:
     assert location.pth is not None
     parts = [str(_VERSION)]
-    for file in (location.pth, *(location.folder / name for name in file_names.SIDE_FILES)):
+    beside = (*file_names.SIDE_FILES, file_names.INITIAL_STATE)
+    for file in (location.pth, *(location.folder / name for name in beside)):
         try:
             facts = file.stat()
         except FileNotFoundError:

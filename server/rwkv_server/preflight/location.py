@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rwkv_server.errors import ModelInvalid, ModelNotFound
+from rwkv_server.model import file_names
 
 Format = Literal["SafeTensors", "PTH"]
 
@@ -50,11 +51,19 @@ def find_model(path: Path, wanted_format: str, files: list[str] | None = None) -
             raise ModelInvalid(f"{path} is a file, wanted {wanted}", found="a file", wanted=wanted)
         return Location(path.parent, "PTH", path)
     safetensors = sorted(file.name for file in path.glob("*.safetensors"))
-    checkpoints = sorted(file.name for file in path.glob("*.pth"))
+    found = {file.name for file in path.glob("*.pth")}
+    checkpoints = sorted(found - {file_names.INITIAL_STATE})
     if files:
         checkpoints = [name for name in checkpoints if name in files] or checkpoints
     chosen = choose_format(safetensors, checkpoints, wanted_format, str(path))
     if chosen == "SafeTensors":
+        if file_names.INITIAL_STATE in found:
+            raise ModelInvalid(
+                f"{path} holds {file_names.INITIAL_STATE} beside safetensors: "
+                "put it beside the model's .pth, it becomes a part of what that is converted to",
+                found=file_names.INITIAL_STATE,
+                wanted="no such file, or a .pth checkpoint beside it",
+            )
         return Location(path, chosen)
     return Location(path, chosen, path / checkpoints[0])
 

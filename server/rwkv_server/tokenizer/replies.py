@@ -37,16 +37,18 @@ class Thinking:
         """Before the first piece."""
         self.ended = False
         self._held = ""
-        self._began = False
+        self._opened = self._began = False
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Take a piece; returns what is certain to be thought, and what is certain to be said."""
         if self.ended:
             return "", piece
         self._held += piece
-        if not self._began:
+        if not self._opened and self._held:
             # The tag's own bracket, which the prompt leaves to the model.
-            self._held = self._held.removeprefix(">").lstrip()
+            self._held, self._opened = self._held.removeprefix(">"), True
+        if not self._began:
+            self._held = self._held.lstrip()
             self._began = bool(self._held)
         thought, closing, said = self._held.partition(THINK_END)
         if closing:
@@ -104,16 +106,25 @@ class Calls:
         if not self._names or self._quoting:
             return self._words(last)
         if self._fresh and self._held[0] in "[{" and self._may_be_call(self._held):
-            calls = parse_calls(self._held, self._names)
-            if calls:
-                self._held = ""
-            return list(calls) if calls or not last else self._cut(len(self._held))
+            return self._lone(last)
         at = self._held.find(FENCE)
         if at < 0:
             return self._words(last)
         if words := self._held[:at].rstrip():
             return self._cut(len(words))
         return self._block(at, last)
+
+    def _lone(self, last: bool) -> list[str | Call]:
+        """JSON at the head, without a fence; what follows it is none of its business."""
+        try:
+            value, end = json.JSONDecoder().raw_decode(self._held)
+        except (ValueError, RecursionError):
+            return self._cut(len(self._held)) if last else []
+        calls = find_calls(value, self._names)
+        if not calls:
+            return self._cut(end)
+        self._held = self._held[end:]
+        return list(calls)
 
     def _block(self, at: int, last: bool) -> list[str | Call]:
         """A fenced block, after `at` characters of white space."""
@@ -161,11 +172,15 @@ class Calls:
 
 
 def parse_calls(text: str, names: Collection[str]) -> list[Call]:
-    """The calls that `text` is, one JSON object or a list of them; empty if it is anything else."""
+    """The calls that `text` is in JSON; empty if it is anything else."""
     try:
-        value = json.loads(text)
+        return find_calls(json.loads(text), names)
     except (ValueError, RecursionError):
         return []
+
+
+def find_calls(value: Any, names: Collection[str]) -> list[Call]:
+    """The calls that `value` is, one object or a list of them; empty if it is anything else."""
     calls = [_parse_call(item, names) for item in (value if isinstance(value, list) else [value])]
     return [call for call in calls if call] if all(calls) else []
 

@@ -6,6 +6,7 @@ import os
 import shutil
 
 import model_files
+import numpy
 import pth_file
 import pytest
 from safetensors.numpy import load_file
@@ -123,3 +124,50 @@ def test_no_room_is_told_before_a_byte_is_written(source, tmp_path, monkeypatch)
     with pytest.raises(DiskFull, match="1000 are free"):
         converted(source, tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def time_states(value=1.0):
+    shape = (1, 64, 64)
+    states = [value * numpy.arange(4096, dtype="float32").reshape(shape) + n for n in range(2)]
+    return {f"blocks.{n}.att.time_state": state for n, state in enumerate(states)}
+
+
+def test_a_state_tuned_start_comes_along_as_it_is(source, tmp_path):
+    pth_file.write(source, pth_file.official_tensors() | time_states())
+    tensors = load_file(converted(source, tmp_path) / "model.safetensors")
+    for n in range(2):
+        state = tensors[f"model.layers.{n}.attn.initial_state"]
+        assert (state == time_states()[f"blocks.{n}.att.time_state"]).all()
+
+
+def test_one_beside_the_checkpoint_comes_first(source, tmp_path):
+    pth_file.write(source, pth_file.official_tensors() | time_states())
+    pth_file.write(source.with_name("initial_state.pth"), time_states(2.0))
+    assert location.find_model(source.parent, "Auto").pth == source
+    out = converted(source, tmp_path)
+    state = load_file(out / "model.safetensors")["model.layers.1.attn.initial_state"]
+    assert (state == time_states(2.0)["blocks.1.att.time_state"]).all()
+    model.check_model(location.find_model(out, "Auto"), "Auto", "cpu", lambda percent: None)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"blocks.0.att.time_state": numpy.zeros((1, 64, 64), "float32")}, "1.* is missing"),
+        (time_states() | {"emb.weight": numpy.zeros((1, 2), "float32")}, "something else"),
+        ({name: array[:, :2] for name, array in time_states().items()}, "has shape"),
+        ({}, "something else than an initial state"),
+    ],
+)
+def test_what_is_no_initial_state_of_this_model(source, tmp_path, state, words):
+    pth_file.write(source.with_name("initial_state.pth"), state)
+    with pytest.raises(ModelInvalid, match=words):
+        converted(source, tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_world_model_needs_no_tokenizer_beside_it(source, tmp_path):
+    (source.parent / "tokenizer.json").unlink()
+    assert {path.name for path in converted(source, tmp_path).iterdir()} == {
+        "SHA256SUMS", "config.json", "model.safetensors"
+    }  # fmt: skip

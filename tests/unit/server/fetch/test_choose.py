@@ -28,6 +28,7 @@ def chosen(names, wanted="Auto", files=()):
         (["weights.safetensors", *SIDE], "Auto", [], ["weights.safetensors", *SIDE]),
         (["a.pth", "tokenizer.json"], "Auto", [], ["a.pth", "tokenizer.json"]),
         (["a.pth", "README.md"], "Auto", [], ["a.pth"]),
+        (["a.pth", "initial_state.pth"], "Auto", [], ["a.pth", "initial_state.pth"]),
         ([ONE, "config.json", VOCABULARY], "Auto", [], ["config.json", VOCABULARY, ONE]),
         (["a.pth", "b.pth", *SIDE], "Auto", ["b.pth"], ["b.pth", *SIDE]),
         (["a.pth", ONE, *SIDE], "PTH", [], ["a.pth", *SIDE]),

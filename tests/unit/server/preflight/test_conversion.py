@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 
 import model_files
+import numpy
 import pth_file
 import pytest
 
@@ -57,6 +58,14 @@ def test_a_volume_that_cant_be_written_is_left_alone(place, temporary, monkeypat
 def test_a_changed_file_is_converted_anew(place, name):
     before = run(place)
     os.utime(place.folder / name, (1, 1))
+    assert run(place) != before
+
+
+def test_a_state_tuned_start_that_came_later_is_taken_in(place):
+    before = run(place)
+    shape = (2, 1, 64, 64)
+    states = {f"blocks.{n}.att.time_state": s for n, s in enumerate(numpy.ones(shape, "float32"))}
+    pth_file.write(place.folder / "initial_state.pth", states)
     assert run(place) != before
 
 

@@ -25,6 +25,7 @@ def folder(path, names):
         (BOTH, "PTH", [], ("PTH", "a.pth")),
         (BOTH, "SafeTensors", [], ("SafeTensors", None)),
         (["a.pth", "b.pth"], "Auto", ["b.pth"], ("PTH", "b.pth")),
+        (["a.pth", "initial_state.pth"], "Auto", [], ("PTH", "a.pth")),
     ],
 )
 def test_which_format_is_found(tmp_path, names, wanted, files, found):
@@ -43,6 +44,7 @@ def test_which_format_is_found(tmp_path, names, wanted, files, found):
         (["a.pth"], "SafeTensors", "no .safetensors file, only a.pth"),
         (["model.safetensors"], "PTH", "0 .pth files, wanted one"),
         (["a.pth", "b.pth"], "Auto", "2 .pth files, wanted one"),
+        (["model.safetensors", "initial_state.pth"], "Auto", "put it beside the model's .pth"),
     ],
 )
 def test_what_cant_be_served(tmp_path, names, wanted, words):

@@ -1,0 +1,257 @@
+"""A World model behind the whole server, asked with OpenAI's own SDK.
+
+Its weights are random, so texts that matter are forced on it by a grammar of one choice.
+"""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+import random_checkpoint
+from server_process import KEY, ServerProcess
+
+USER = [{"role": "user", "content": "Hi"}]
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Köln", "Rom"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = {"name": "weather", "parameters": PARAMETERS}
+TOOLS = [{"type": "function", "function": WEATHER}]
+CALL = '```json\n{"name": "weather", "arguments": {"city": "Köln"}}\n```'
+FAMILY = "家庭 👩‍👩‍👧‍👦, ça va? हिन्दी 🏳️‍🌈 龘"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world") / "model"
+    return random_checkpoint.write_world_checkpoint(folder, seed=3)
+
+
+@pytest.fixture(scope="module")
+def server(model, tmp_path_factory):
+    server = ServerProcess(tmp_path_factory.mktemp("pod"), model, engine__maxNumSeqs=4)
+    try:
+        server.wait_until_ready(400)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def sdk(server):
+    with openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def no_white_space():
+    """A bias against tokens of white space, which JSON may hold without end."""
+    from rwkv_server.tokenizer import vocabulary
+
+    tokens = vocabulary.read_tokens(vocabulary.find_file())
+    return {str(number): -100 for number, token in tokens.items() if token.isspace()}
+
+
+def forced(text, messages=USER, max_tokens=100, **options):
+    template = options.pop("chat_template_kwargs", {})
+    extra = {"structured_outputs": {"choice": [text]}, "chat_template_kwargs": template}
+    return {
+        "model": "chat", "messages": messages, "temperature": 0, "max_tokens": max_tokens,
+        "extra_body": extra, **options,
+    }  # fmt: skip
+
+
+def streamed(chunks):
+    """Words, calls and the last reason of a stream."""
+    words, calls, reason = "", [], None
+    for choice in (chunk.choices[0] for chunk in chunks if chunk.choices):
+        words += choice.delta.content or ""
+        calls += choice.delta.tool_calls or []
+        reason = choice.finish_reason or reason
+    return words, calls, reason
+
+
+def test_the_end_of_flas_config_is_corrected(server):
+    assert "eos_token_id is 2, World models end with 0: 0 is used" in server.log.read_text()
+
+
+def test_a_grammar_ends_with_token_0(sdk):
+    choice = sdk.chat.completions.create(**forced("Fine.")).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("Fine.", "stop")
+    assert choice.stop_reason is None
+
+
+def test_characters_of_several_tokens_stream_whole(sdk):
+    whole = sdk.chat.completions.create(**forced(FAMILY))
+    assert whole.choices[0].message.content == FAMILY
+    chunks = sdk.chat.completions.create(**forced(FAMILY), stream=True)
+    assert streamed(chunks)[0] == FAMILY
+
+
+def test_a_limit_inside_a_character_cuts_it_off_either_way(sdk):
+    family = "你 👩‍👧 龘"
+    count = sdk.chat.completions.create(**forced(family)).usage.completion_tokens
+    assert count > 12
+    texts = []
+    for limit in range(1, count):
+        options = forced(family, max_tokens=limit)
+        whole = sdk.chat.completions.create(**options).choices[0].message.content or ""
+        words, _, reason = streamed(sdk.chat.completions.create(**options, stream=True))
+        assert words == whole
+        assert family.startswith(words)
+        assert reason == "length"
+        texts.append(words)
+    # Some limits end inside a character, where nothing is added.
+    assert len(set(texts)) < len(texts)
+
+
+@pytest.mark.parametrize("turn", ["\n\nUser: And?", "\nUser: And?", "\n\nSystem: x"])
+def test_another_speakers_turn_ends_the_reply(sdk, turn):
+    choice = sdk.chat.completions.create(**forced("Hello." + turn)).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("Hello.", "stop")
+    words, _, reason = streamed(sdk.chat.completions.create(**forced("Hello." + turn), stream=True))
+    assert (words, reason) == ("Hello.", "stop")
+
+
+def test_stops_of_the_request_are_kept(sdk):
+    for stop in ("ll", ["ll", "x"]):
+        choice = sdk.chat.completions.create(**forced("Hello."), stop=stop).choices[0]
+        assert (choice.message.content, choice.stop_reason) == ("He", "ll")
+
+
+def test_completions_have_no_stops_but_their_own(sdk):
+    extra = {"structured_outputs": {"choice": ["a\n\nUser: b"]}}
+    options = {"model": "chat", "prompt": "User: Hi", "max_tokens": 20, "extra_body": extra}
+    assert sdk.completions.create(**options).choices[0].text == "a\n\nUser: b"
+    parts = sdk.completions.create(**options, stream=True)
+    assert "".join(part.choices[0].text for part in parts) == "a\n\nUser: b"
+
+
+def test_logprobs_of_bytes_and_text(sdk):
+    options = forced(FAMILY, logprobs=True, top_logprobs=2)
+    content = sdk.chat.completions.create(**options).choices[0].logprobs.content
+    assert all(entry.logprob <= 0 and len(entry.top_logprobs) == 2 for entry in content)
+    told = sdk.completions.create(model="chat", prompt=FAMILY, max_tokens=1, echo=True, logprobs=1)
+    assert told.choices[0].text.startswith(FAMILY)
+
+
+def test_json_by_schema(sdk, no_white_space):
+    schema = {"type": "json_schema", "json_schema": {"name": "place", "schema": PARAMETERS}}
+    answer = sdk.chat.completions.create(
+        model="chat", messages=USER, max_tokens=60, temperature=0, response_format=schema,
+        logit_bias=no_white_space,
+    )  # fmt: skip
+    assert json.loads(answer.choices[0].message.content)["city"] in ("Köln", "Rom")
+
+
+def arguments(call):
+    return call.function.name, json.loads(call.function.arguments)
+
+
+def test_a_fenced_answer_calls_a_tool(sdk):
+    choice = sdk.chat.completions.create(**forced("I look.\n" + CALL, tools=TOOLS)).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.content == "I look."
+    assert [arguments(call) for call in choice.message.tool_calls] == [
+        ("weather", {"city": "Köln"})
+    ]
+    chunks = sdk.chat.completions.create(**forced("I look.\n" + CALL, tools=TOOLS), stream=True)
+    words, calls, reason = streamed(chunks)
+    assert (words, reason) == ("I look.", "tool_calls")
+    assert [arguments(call) for call in calls] == [("weather", {"city": "Köln"})]
+    assert calls[0].id
+
+
+@pytest.mark.parametrize("options", [{}, {"tools": TOOLS, "tool_choice": "none"}])
+def test_without_tools_the_same_answer_is_text(sdk, options):
+    choice = sdk.chat.completions.create(**forced(CALL, **options)).choices[0]
+    assert (choice.message.content, choice.message.tool_calls) == (CALL, None)
+    assert streamed(sdk.chat.completions.create(**forced(CALL, **options), stream=True))[0] == CALL
+
+
+def test_a_block_that_the_limit_cuts_is_text(sdk):
+    options = forced(CALL, tools=TOOLS, max_tokens=8)
+    whole = sdk.chat.completions.create(**options).choices[0].message.content
+    assert CALL.startswith(whole) and len(whole) > 10
+    assert streamed(sdk.chat.completions.create(**options, stream=True)) == (whole, [], "length")
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "weather"}}]
+)
+def test_a_forced_call_is_one(sdk, no_white_space, choice):
+    options = {
+        "model": "chat", "messages": USER, "tools": TOOLS, "tool_choice": choice,
+        "temperature": 0, "max_tokens": 60, "logit_bias": no_white_space,
+    }  # fmt: skip
+    (call,) = sdk.chat.completions.create(**options).choices[0].message.tool_calls
+    name, given = arguments(call)
+    assert name == "weather" and given["city"] in ("Köln", "Rom")
+    _, calls, _ = streamed(sdk.chat.completions.create(**options, stream=True))
+    assert [arguments(call) for call in calls] == [(name, given)]
+
+
+def test_results_of_tools_go_back(sdk):
+    call = {"id": "1", "type": "function",
+            "function": {"name": "weather", "arguments": '{"city": "Köln"}'}}  # fmt: skip
+    messages = [
+        *USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "21 degrees"},
+    ]
+    choice = sdk.chat.completions.create(**forced("Warm.", messages, tools=TOOLS)).choices[0]
+    assert choice.message.content == "Warm."
+
+
+def test_thinking_is_told_apart(sdk):
+    options = {"model": "chat", "messages": USER, "max_tokens": 12, "temperature": 0}
+    plain = sdk.chat.completions.create(**options)
+    effort = sdk.chat.completions.create(**options, reasoning_effort="low")
+    assert plain.choices[0].message.reasoning is None
+    # The random model never ends its thought.
+    assert effort.choices[0].message.content is None
+    assert effort.choices[0].message.reasoning
+    assert effort.usage.prompt_tokens > plain.usage.prompt_tokens
+    off = sdk.chat.completions.create(
+        **forced("No.", chat_template_kwargs={"enable_thinking": False})
+    )
+    assert off.choices[0].message.content == "No."
+    assert off.usage.prompt_tokens > plain.usage.prompt_tokens
+
+
+def test_responses(sdk, no_white_space):
+    response = sdk.responses.create(model="chat", input="Hello", max_output_tokens=16)
+    assert response.output_text
+    extra = {"structured_outputs": {"choice": [FAMILY + "\n\nUser: x"]}}
+    events = sdk.responses.create(model="chat", input="Hello", stream=True, extra_body=extra)
+    texts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(texts) == FAMILY
+    called = sdk.responses.create(
+        model="chat", input="Hello", tool_choice="required", max_output_tokens=60, temperature=0,
+        tools=[{"type": "function", "strict": False, **WEATHER}],
+        extra_body={"logit_bias": no_white_space},
+    )  # fmt: skip
+    (call,) = [item for item in called.output if item.type == "function_call"]
+    assert call.name == "weather"
+    assert json.loads(call.arguments)["city"] in ("Köln", "Rom")
+
+
+def test_turns_fold_their_blank_lines(sdk):
+    def count(text):
+        message = [{"role": "user", "content": text}]
+        return sdk.chat.completions.create(**forced("Ok", message)).usage.prompt_tokens
+
+    assert count("a\n\n\nb\n") == count("a\nb")
+
+
+def test_half_a_surrogate_pair_is_refused_and_the_server_lives(server, sdk):
+    body = b'{"model": "chat", "messages": [{"role": "user", "content": "\\ud800"}]}'
+    headers = {"content-type": "application/json"}
+    with server.client() as client:
+        answer = client.post("/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert sdk.chat.completions.create(**forced("Ok")).choices[0].message.content == "Ok"
