@@ -202,3 +202,16 @@ def register_layer(vllm_config: VllmConfig, name: str, layer: torch.nn.Module) -
     if _state_name(name) in layers:
         raise ValueError(f"layer {name} is registered twice")
     layers[_state_name(name)] = layer
+
+
+def keep_weights(module: torch.nn.Module) -> None:
+    """Have vLLM leave a loaded matrix as it is.
+
+    On CPUs it would pack a copy of each, and take the original away.
+    """
+
+    class Kept(type(module.quant_method)):  # type: ignore[misc]
+        def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+            layer.cpu_linear = torch.nn.functional.linear
+
+    module.quant_method = Kept()

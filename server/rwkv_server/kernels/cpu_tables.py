@@ -43,11 +43,8 @@ class Norm(ctypes.Structure):
 
 _NORMS = ("pre_norm", "attn_norm", "ffn_norm", "group_norm")
 _VECTORS = ("mixes", "k_k", "k_a", "r_k", "ffn_mix", "w_bias", "a_bias", "v_bias")
-_MATRICES = (
-    ("r", "k", "v", "o")
-    + ("w_down", "w_up", "a_down", "a_up", "v_down", "v_up", "g_down", "g_up")
-    + ("ffn_key", "ffn_value")
-)
+_LOW_RANK = ("w_down", "w_up", "a_down", "a_up", "v_down", "v_up", "g_down", "g_up")
+_MATRICES = ("r", "k", "v", "o", *_LOW_RANK, "ffn_key", "ffn_value")
 STATES = ("time_shift", "wkv", "channel_shift")
 
 
@@ -97,4 +94,4 @@ def slots(state: torch.Tensor) -> Slots:
 
 def spans(segments: Sequence[tuple[int, int, int]]) -> ctypes.Array[Span]:
     """A plan's segments."""
-    return (Span * len(segments))(*segments)
+    return (Span * len(segments))(*(Span(*segment) for segment in segments))

@@ -121,6 +121,7 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
         self.ffn_norm = nn.LayerNorm(size, eps=eps)
         self.ffn = ChannelMix(config, f"{prefix}.ffn")
         self.initial_state: torch.Tensor | None = None
+        self.stack: Any = None  # of the rank's first block: all blocks in one call, see cpu_layers
         vllm_compat.register_layer(vllm_config, prefix, self)
 
     def start_from(self, state: torch.Tensor) -> None:
@@ -158,7 +159,7 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
             steps, caches = self._scratch(hidden)
         else:
             steps, caches = metadata.plan, self.kv_cache
-        self._clear(caches, steps)
+        self.clear(caches, steps)
         count = steps.num_rows
         x = hidden[:count]
         if self.pre_norm is not None:
@@ -171,7 +172,7 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
         out[:count] = x
         return out
 
-    def _clear(self, caches: Sequence[torch.Tensor], steps: dispatch.AnyPlan) -> None:
+    def clear(self, caches: Sequence[torch.Tensor], steps: dispatch.AnyPlan) -> None:
         """Empty the slots of new requests, where kernels don't or a trace is to tell of it."""
         if isinstance(steps, plan.Plan):
             fresh = steps.fresh

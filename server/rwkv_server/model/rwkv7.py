@@ -27,7 +27,8 @@ from vllm.model_executor.models.utils import (
 )
 from vllm.sequence import IntermediateTensors
 
-from rwkv_server.model import layers, packed, packed_manifest, shards, state_layout
+from rwkv_server import vllm_compat
+from rwkv_server.model import cpu_layers, layers, packed, packed_manifest, shards, state_layout
 from rwkv_server.model import weights as weights_of
 from rwkv_server.model.config import RWKV7Config
 
@@ -73,12 +74,16 @@ class RWKV7Model(nn.Module):
         else:
             hidden = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
             v_first = hidden.new_empty(len(hidden), self.size // shards.ranks())
-        for block in self.blocks:
-            hidden = block(hidden, v_first)
+        whole_stack = self.blocks[0].stack
+        if whole_stack is not None:
+            hidden = torch.ops.vllm.rwkv7_layers(hidden, v_first, self.blocks[0].prefix)
+        else:
+            for block in self.blocks:
+                hidden = block(hidden, v_first)
         if not get_pp_group().is_last_rank:
             whole = shards.all_shares(v_first)
             return IntermediateTensors({"hidden_states": hidden, "v_first": whole})
-        return self.norm(hidden)
+        return hidden if whole_stack is not None else self.norm(hidden)
 
 
 class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
@@ -94,6 +99,7 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
         self.logits_processor = LogitsProcessor(config.vocab_size)
         self._packed = vllm_config.additional_config.get(packed_manifest.KEY)
         self._folder = Path(vllm_config.model_config.model)
+        self._stack: cpu_layers.CpuLayers | None = None
 
     def _build_head(self, config: RWKV7Config, prefix: str) -> nn.Module:
         if not get_pp_group().is_last_rank:
@@ -139,6 +145,8 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """(rows, size) → (rows, vocabulary)."""
+        if self._stack is not None:
+            return self._stack.logits(hidden_states)
         return self.logits_processor(self.lm_head, hidden_states)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
@@ -148,7 +156,20 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
             block.attn.finish_loading()
         if self._packed is not None:
             packed.attach(self.model.layers, self._folder, self._packed, self.config.parse())
+        else:
+            self._attach_stack()
         return loaded
+
+    def _attach_stack(self) -> None:
+        """Run the blocks as one C++ call a step, where that can be."""
+        blocks, config = self.model.blocks, self.config.parse()
+        library = cpu_layers.fit(config, blocks[0].attn.r_proj.weight)
+        if library is None:
+            return
+        self._stack = cpu_layers.CpuLayers(library, config, blocks, self.model.norm, self.lm_head)
+        blocks[0].stack = self._stack
+        if not isinstance(self.model.embeddings, PPMissingLayer):
+            vllm_compat.keep_weights(self.model.embeddings)
 
     def _take_initial_states(
         self, tensors: Iterable[tuple[str, torch.Tensor]]

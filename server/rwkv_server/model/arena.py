@@ -1,0 +1,47 @@
+"""One block of memory on huge pages that a model's weights move into.
+
+A decoding step reads every weight once: with pages of 4 KiB a fifth of that time goes into finding
+them. Weights stay ordinary tensors, row after row; no second copy is kept.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+
+import torch
+
+_LINE = 64
+_HUGE = 2 << 20
+
+
+def _places(tensors: Sequence[torch.Tensor]) -> tuple[list[int], int]:
+    """Where each tensor begins, on a cache line, and the bytes of all."""
+    places, end = [], 0
+    for tensor in tensors:
+        places.append(end)
+        end += -(-tensor.nbytes // _LINE) * _LINE
+    return places, end
+
+
+def _reserve(size: int) -> torch.Tensor:
+    """`size` bytes that begin on a huge page's boundary; the tensor owns them."""
+    pages = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = torch.frombuffer(pages, dtype=torch.uint8)
+    start = -memory.data_ptr() % _HUGE
+    return memory[start : start + size]
+
+
+def move(parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Move the parameters' values into one new arena, one after another.
+
+    Each one's old memory goes as soon as it's moved, so that at most one exists twice.
+    """
+    places, size = _places([parameter.data for parameter in parameters])
+    memory = _reserve(size)
+    for parameter, place in zip(parameters, places, strict=True):
+        old = parameter.data
+        new = memory[place : place + old.nbytes].view(old.dtype).view(old.shape)
+        parameter.data = new.copy_(old)

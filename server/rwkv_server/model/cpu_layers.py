@@ -1,0 +1,186 @@
+"""This rank's blocks on a CPU as one C++ call a step, and the head as another.
+
+The modules of `layers` keep the weights and own the states; here their addresses are put into the
+table that the library reads. Where `fit` finds a reason against it, the blocks' own torch code
+runs. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from vllm.utils.torch_utils import direct_register_custom_op
+
+from rwkv_server import vllm_compat
+from rwkv_server.kernels import cpu_library, cpu_tables
+from rwkv_server.model import arena, layers, shards
+from rwkv_server.model.config import RWKV7Config
+
+# Rows are read in whole vectors, and held on the stack: see cpp/simd.h, kMaxSize and kMaxHead.
+_LANES, _MAX_SIZE, _MAX_HEAD = 16, 16384, 256
+
+
+def fit(config: RWKV7Config, weight: torch.Tensor) -> cpu_library.Library | None:
+    """The library that can run this model, if there is one.
+
+    Args:
+        config: the model's.
+        weight: any of its matrices.
+    """
+    usable = (
+        weight.device.type == "cpu"
+        and weight.dtype in cpu_tables.TYPES
+        and shards.ranks() == 1
+        and config.head_dim % _LANES == 0
+        and config.head_dim <= _MAX_HEAD
+        and config.hidden_size <= _MAX_SIZE
+        and config.intermediate_size % _LANES == 0
+    )
+    return cpu_library.best_library() if usable else None
+
+
+def _linears(block: layers.RWKV7Block) -> Iterator[tuple[str, nn.Module]]:
+    """A block's matrices under the table's names."""
+    attn, ffn = block.attn, block.ffn
+    for name in "rkvo":
+        yield name, getattr(attn, f"{name}_proj")
+    for name in "wavg":
+        if low_rank := getattr(attn, f"{name}_lora", None):
+            yield f"{name}_down", low_rank.lora[0]
+            yield f"{name}_up", low_rank.lora[2]
+    yield "ffn_key", ffn.key
+    yield "ffn_value", ffn.value
+
+
+class CpuLayers:
+    """A rank's blocks, the final norm where the rank has it, and the head where it has that."""
+
+    def __init__(
+        self,
+        library: cpu_library.Library,
+        config: RWKV7Config,
+        blocks: Sequence[layers.RWKV7Block],
+        norm: nn.Module,
+        head: nn.Module,
+    ) -> None:
+        """Take over loaded weights: vLLM is to leave them as they are."""
+        self.blocks, self.norm = list(blocks), norm
+        self._library = library
+        self._kept: list[torch.Tensor] = []
+        self._bound: tuple[torch.Tensor, ...] | None = None
+        linears = [linear for block in blocks for _, linear in _linears(block)]
+        heads = [head] if hasattr(head, "weight") else []
+        for module in (*linears, *heads):
+            vllm_compat.keep_weights(module)
+        arena.move([module.weight for module in (*linears, *heads)])
+        self._table = (cpu_tables.Layer * len(blocks))(*map(self._layer, blocks))
+        self.model = self._model(config, blocks[0])
+        self._engine = library.open_engine(self.model, torch.get_num_threads())
+        self._head = cpu_tables.matrix(head.weight[: config.vocab_size]) if heads else None
+
+    def _vector(self, *vectors: torch.Tensor | None) -> int | None:
+        """The address of an fp32 copy, side by side; None where there is none."""
+        given = [vector.detach().float().flatten() for vector in vectors if vector is not None]
+        if not given:
+            return None
+        self._kept.append(torch.cat(given))
+        return int(self._kept[-1].data_ptr())
+
+    def _norm(self, norm: nn.Module | None) -> cpu_tables.Norm:
+        if norm is None or not hasattr(norm, "weight"):
+            return cpu_tables.Norm()
+        return cpu_tables.Norm(self._vector(norm.weight), self._vector(norm.bias))
+
+    def _layer(self, block: layers.RWKV7Block) -> cpu_tables.Layer:
+        attn = block.attn
+        table = cpu_tables.Layer(
+            pre_norm=self._norm(block.pre_norm),
+            attn_norm=self._norm(block.attn_norm),
+            ffn_norm=self._norm(block.ffn_norm),
+            group_norm=self._norm(attn.g_norm),
+            mixes=self._vector(attn.mixes),
+            ffn_mix=self._vector(block.ffn.x_k),
+            **{name: self._vector(getattr(attn, name)) for name in ("k_k", "k_a", "r_k")},
+        )
+        for name, linear in _linears(block):
+            setattr(table, name, cpu_tables.matrix(linear.weight))
+            if name in ("w_up", "a_up", "v_up"):
+                setattr(table, f"{name[0]}_bias", self._vector(linear.bias))
+        return table
+
+    def _model(self, config: RWKV7Config, first: layers.RWKV7Block) -> cpu_tables.Model:
+        return cpu_tables.Model(
+            size=config.hidden_size,
+            heads=config.num_heads,
+            head_dim=config.head_dim,
+            wide=config.intermediate_size,
+            layers=len(self._table),
+            norm_eps=config.norm_eps,
+            group_norm_eps=config.group_norm_eps,
+            type=cpu_tables.TYPES[first.attn.r_proj.weight.dtype],
+            first=first.pre_norm is not None,
+            layer=ctypes.cast(self._table, ctypes.POINTER(cpu_tables.Layer)),
+            norm=self._norm(self.norm),
+        )
+
+    def _bind(self) -> None:
+        """Point the table at the states, which vLLM allocates after loading."""
+        if self._bound is self.blocks[0].kv_cache:
+            return
+        for table, block in zip(self._table, self.blocks, strict=True):
+            for name, state in zip(cpu_tables.STATES, block.kv_cache, strict=True):
+                setattr(table, name, cpu_tables.slots(state))
+        self._bound = self.blocks[0].kv_cache
+
+    def run(self, hidden: torch.Tensor, v_first: torch.Tensor) -> torch.Tensor:
+        """(rows, size) → (rows, size), normed where this rank has the final norm."""
+        metadata = vllm_compat.current_metadata(self.blocks[0].prefix)
+        if metadata is None:  # a run that only measures memory
+            for block in self.blocks:
+                hidden = block.run(hidden, v_first)
+            return self.norm(hidden)
+        self._bind()
+        steps = metadata.plan
+        if len(steps.fresh):
+            for block in self.blocks:
+                block.clear(block.kv_cache, steps)
+        hidden = hidden.contiguous()
+        out = torch.empty_like(hidden)
+        self._library.calls.rwkv_forward(
+            self._engine,
+            hidden.data_ptr(),
+            v_first.data_ptr(),
+            out.data_ptr(),
+            len(hidden),
+            cpu_tables.spans(steps.spans),
+            len(steps.spans),
+        )
+        return out
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(rows, size) → (rows, vocabulary), fp32."""
+        assert self._head is not None
+        return self._library.linear(self._engine, self._head, hidden)
+
+
+def _rwkv7_layers(hidden: torch.Tensor, v_first: torch.Tensor, layer_name: str) -> torch.Tensor:
+    first: Any = vllm_compat.current_layer(layer_name)
+    return first.stack.run(hidden, v_first)
+
+
+def _rwkv7_layers_fake(
+    hidden: torch.Tensor, v_first: torch.Tensor, layer_name: str
+) -> torch.Tensor:
+    return torch.empty_like(hidden)
+
+
+direct_register_custom_op(
+    op_name="rwkv7_layers",
+    op_func=_rwkv7_layers,
+    mutates_args=["v_first"],
+    fake_impl=_rwkv7_layers_fake,
+)
