@@ -84,6 +84,13 @@ def byte_tokenizer() -> dict[str, object]:
 
 def write_checkpoint(path: Path, config: RWKV7Config, seed: int) -> Path:
     """Write the whole model directory and return it."""
+    write_side_files(path, config)
+    save_file(random_tensors(config, seed), path / "model.safetensors")
+    return path
+
+
+def write_side_files(path: Path, config: RWKV7Config) -> None:
+    """Write all of a model directory but its weights."""
     path.mkdir(parents=True, exist_ok=True)
     tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}
     files = {
@@ -100,8 +107,6 @@ def write_checkpoint(path: Path, config: RWKV7Config, seed: int) -> Path:
     }
     for name, content in files.items():
         (path / name).write_text(json.dumps(content, indent=1))
-    save_file(random_tensors(config, seed), path / "model.safetensors")
-    return path
 
 
 def write_world_checkpoint(path: Path, seed: int) -> Path:

@@ -140,9 +140,9 @@ def cache_bytes(state_bytes: int, max_num_seqs: int) -> int:
     return -(-wanted // MEBIBYTE) * MEBIBYTE
 
 
-def compute_threads(cores: int, parameters: int) -> int:
-    """OpenMP threads of the engine's worker: never more than whole cores of quota."""
-    return 1 if parameters < TINY_PARAMETERS else cores
+def compute_threads(cores: int, parameters: int, ranks: int) -> int:
+    """OpenMP threads of each of the engine's workers: together no more than the quota's cores."""
+    return 1 if parameters < TINY_PARAMETERS else max(1, cores // ranks)
 
 
 def _check_ascend(settings: Settings) -> None:

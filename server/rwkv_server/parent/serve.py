@@ -139,7 +139,8 @@ class Parent:
 
     async def _start_child(self, model: ModelInfo) -> None:
         self._status.enter("LoadingModel", "starting vLLM")
-        threads = args.compute_threads(quota.read_cores(), model.parameters)
+        ranks = self._settings.engine.tensor_parallel_size
+        threads = args.compute_threads(quota.read_cores(), model.parameters, ranks)
         vendor = self._settings.stack.vendor
         command = args.child_args(self._settings, model)
         env = args.child_env(os.environ, self._key, threads, vendor)

@@ -68,7 +68,7 @@ def test_graphs_are_for_nvidia(vendor, eager):
 
 
 def test_a_replica_on_ascend_has_one_device():
-    with pytest.raises(ConfigInvalid, match="set spec.hardware.devicesPerReplica to 1") as caught:
+    with pytest.raises(ConfigInvalid, match=r"set spec\.hardware\.devicesPerReplica to 1") as caught:
         build(stack__vendor="ascend", engine__tensorParallelSize=2)
     assert (caught.value.found, caught.value.wanted) == (2, 1)
 
@@ -128,10 +128,17 @@ def test_threads_are_an_affair_of_cpus():
 
 
 @pytest.mark.parametrize(
-    ("cores", "parameters", "threads"), [(8, 700_000, 1), (8, 191_000_000, 8), (1, 191_000_000, 1)]
+    ("cores", "parameters", "ranks", "threads"),
+    [
+        (8, 700_000, 1, 1),
+        (8, 191_000_000, 1, 8),
+        (1, 191_000_000, 1, 1),
+        (8, 191_000_000, 2, 4),
+        (1, 191_000_000, 2, 1),
+    ],
 )
-def test_tiny_models_get_one_thread(cores, parameters, threads):
-    assert args.compute_threads(cores, parameters) == threads
+def test_tiny_models_get_one_thread_and_ranks_share_the_cores(cores, parameters, ranks, threads):
+    assert args.compute_threads(cores, parameters, ranks) == threads
 
 
 def test_packed_weights_need_the_stacks_consent_and_name_the_model():
