@@ -67,6 +67,7 @@ BASES = {
     for base in (
         Base("python", "bookworm", (*SHELL, "python3", *ENGINE), (PREPARE, COMPILE)),
         Base("python-build", "bookworm", (*SHELL, "python3-pip", "gcc"), (PREPARE, COMPILE)),
+        Base("python-compile", "bookworm", (*SHELL, "python3-pip", "g++"), (PREPARE, COMPILE)),
         Base("haproxy", "forky", (*SHELL, "haproxy"), (PREPARE, HAPROXY), True),
     )
 }

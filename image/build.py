@@ -33,7 +33,8 @@ REPO = Path(__file__).resolve().parent.parent
 REPOSITORY = "localhost/rwkv-operator"
 # A step that takes time, as buildah and as Docker announce it.
 STEP = re.compile(r"(?:.*STEP \d+/\d+: |#\d+ \[.+\] )(?P<what>(?:RUN|COPY) .*)")
-NOT_SOURCES = re.compile(r"(^|/)(__pycache__|[^/]+\.egg-info)(/|$)|\.pyc$")
+# What building and running leave; libraries are built in the image for its own machine.
+NOT_SOURCES = re.compile(r"(^|/)(__pycache__|[^/]+\.egg-info|kernels/cpp/lib)(/|$)|\.pyc$")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ IMAGES = {
         Image(
             "server",
             (*OWN_CODE, "server/rwkv_server", "image/models", *ASCEND),
-            {"BUILD_BASE": "python-build"},
+            {"BUILD_BASE": "python-compile"},
             parent=("ENGINE", "engine"),
         ),
         Image(

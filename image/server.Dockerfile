@@ -24,6 +24,7 @@ RUN cd /src && : > README.md && mkdir -p operator \
     && uv pip install --python /opt/rwkv/env/bin/python --target /opt/rwkv/app \
       --offline --no-deps --no-build-isolation /src \
     && rm -f /opt/rwkv/app/.lock /opt/rwkv/app/bin/rwkv-operator* \
+    && python3 /opt/rwkv/app/rwkv_server/kernels/cpu_build.py \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rwkv/app
 
 # For Ascend, never built on the vendor's image nor run so far:

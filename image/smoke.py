@@ -67,6 +67,10 @@ x = torch.arange(9.0).reshape(3, 3) + torch.eye(3) * 9
 one = torch.linalg.inv(x) @ x
 print(torch.cuda.is_available(), bool(torch.allclose(one, torch.eye(3), atol=1e-5)))
 """
+KERNELS = """
+from rwkv_server.kernels import cpu_library
+print("kernels:", cpu_library.best_library().name)
+"""
 MODEL_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json"
 
 CHECKS = {
@@ -82,6 +86,11 @@ CHECKS = {
             "model.safetensors",
         ),
         Check("computes on the CPU", f"python -W ignore -c '{MATH}'", r"^False True$"),
+        Check(
+            "has C++ kernels for this machine",
+            f"python -W ignore -c '{KERNELS}'",
+            r"^kernels: (avx512|avx2|neon)$",
+        ),
         Check(
             "has vLLM and our model in it", f"python -W ignore -c '{PLUGIN}'", r"^0\.32\.0 True$"
         ),

@@ -65,7 +65,7 @@ def library_path(folder: Path, target: Target) -> Path:
 
 def commands(compiler: str, target: Target, folder: Path) -> list[list[str]]:
     """What compiles one target: the test of the machine without its flags, then all else."""
-    check = str(folder / f"supported-{target.name}.o")
+    check = str(library_path(folder, target).with_suffix(".o"))
     partial = str(library_path(folder, target).with_suffix(".partial"))
     digest = f'-DRWKV_SOURCE="{source_digest()}"'
     supported = [f"-D{target.needs}", digest, "-c", str(SOURCES / "supported.cpp"), "-o", check]
@@ -89,6 +89,7 @@ def build(target: Target, compiler: str, folder: Path) -> bool:
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"kernels: {' '.join(line)} failed:\n{done.stderr}")
+    library_path(folder, target).with_suffix(".o").unlink()
     library_path(folder, target).with_suffix(".partial").replace(library_path(folder, target))
     stamp.write_text(made)
     return True
