@@ -68,7 +68,8 @@ def test_graphs_are_for_nvidia(vendor, eager):
 
 
 def test_a_replica_on_ascend_has_one_device():
-    with pytest.raises(ConfigInvalid, match=r"set spec\.hardware\.devicesPerReplica to 1") as caught:
+    told = r"set spec\.hardware\.devicesPerReplica to 1"
+    with pytest.raises(ConfigInvalid, match=told) as caught:
         build(stack__vendor="ascend", engine__tensorParallelSize=2)
     assert (caught.value.found, caught.value.wanted) == (2, 1)
 
