@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-admission test-engine test-models test-integration test-e2e test-long \
+        test-unit test-admission test-engine test-models test-matrix test-integration test-e2e test-long \
         acceptance bench bench-router bench-operator bench-engine golden clean
 
 STACK ?= cpu
@@ -46,6 +46,9 @@ test-models: engine-env  ## Sources and formats of models: hubs with faults, che
 	$(ENGINE_PY) -m pytest tests/engine/test_fetch.py tests/engine/test_fetch_process.py tests/engine/test_pth.py
 	$(PY) -m pytest tests/integration/test_crd_samples.py tests/e2e/test_4_models.py
 
+test-matrix: dev-env  ## The same tree with vLLM 0.32 and 0.18: parity, slots, plugin, server (about 6 GB each)
+	PYTHONPATH=image $(PY) tests/matrix/run.py
+
 test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
 
@@ -59,6 +62,7 @@ test-e2e: dev-env  ## A real cluster: Helm, pods, router, OpenAI SDK
 test-long: engine-env  ## What takes too long for every run: repeated kills and soaks
 	$(PY) image/ascend_env.py
 	$(ENGINE_PY) -m pytest tests/engine -m long
+	PYTHONPATH=image $(PY) tests/matrix/run.py
 	$(PY) -m pytest tests/unit tests/contract tests/integration tests/e2e -m long
 
 acceptance: engine-env  ## The acceptance scenario of a hardware stack, three times
