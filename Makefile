@@ -62,6 +62,7 @@ test-e2e: dev-env  ## A real cluster: Helm, pods, router, OpenAI SDK
 test-long: engine-env  ## What takes too long for every run: repeated kills and soaks
 	$(PY) image/ascend_env.py
 	$(ENGINE_PY) -m pytest tests/engine -m long
+	PYTHONPATH=build/engine-env/triton $(ENGINE_PY) -m pytest tests/triton -m long
 	PYTHONPATH=image $(PY) tests/matrix/run.py
 	$(PY) -m pytest tests/unit tests/contract tests/integration tests/e2e -m long
 

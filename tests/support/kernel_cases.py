@@ -11,6 +11,21 @@ from rwkv_server.kernels.plan import Plan
 
 Step = tuple[Sequence[int], Sequence[int], Sequence[bool | int]]
 
+# Lengths, slots (−1: a padded request), which are fresh; more slots than used.
+STEPS: dict[str, Step] = {
+    "one row": ([1], [2], [False]),
+    "decodes with padded requests behind": ([1, 1, 1, 0, 0], [3, 1, 2, -1, -1], [0, 1, 0, 0, 0]),
+    "a prompt of two rows": ([2], [0], [True]),
+    "a whole chunk": ([16], [1], [False]),
+    "one row more than a chunk": ([17], [1], [True]),
+    "a mix with empty segments between": (
+        [1, 0, 20, 1, 0, 33, 2],
+        [3, -1, 2, 5, -1, 1, 4],
+        [0, 0, 1, 1, 0, 0, 1],
+    ),
+    "the longest first": ([50, 1, 3], [0, 1, 2], [0, 0, 0]),
+}
+
 
 def rows(count: int, heads: int, key: int, value: int, seed: int) -> tuple[torch.Tensor, ...]:
     """Inputs in the ranges that the model produces, with decays at both of their ends."""

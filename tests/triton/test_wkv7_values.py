@@ -3,50 +3,40 @@
 import kernel_cases
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rwkv_server.kernels import naive, triton_wkv7
 from rwkv_server.kernels.device_plan import build_device_plan
 from rwkv_server.kernels.plan import build_plan
 
-# Lengths, slots (−1: a padded request), which are fresh; more slots than used.
-STEPS = {
-    "one row": ([1], [2], [False]),
-    "decodes with padded requests behind": ([1, 1, 1, 0, 0], [3, 1, 2, -1, -1], [0, 1, 0, 0, 0]),
-    "a prompt of two rows": ([2], [0], [True]),
-    "a whole chunk": ([16], [1], [False]),
-    "one row more than a chunk": ([17], [1], [True]),
-    "a mix with empty segments between": (
-        [1, 0, 20, 1, 0, 33, 2],
-        [3, -1, 2, 5, -1, 1, 4],
-        [0, 0, 1, 1, 0, 0, 1],
-    ),
-    "the longest first": ([50, 1, 3], [0, 1, 2], [0, 0, 0]),
-}
-
 
 @pytest.mark.parametrize("sizes", [(2, 64, 64), (1, 8, 8), (3, 20, 40), (1, 5, 7)], ids=str)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", kernel_cases.STEPS)
 def test_equals_the_reference(step: str, sizes: tuple[int, int, int]) -> None:
-    lengths, slots, fresh = STEPS[step]
-    pad = 3
-    plan = build_plan(lengths, slots, fresh)
-    inputs = kernel_cases.rows(plan.num_rows + pad, *sizes, seed=1)
+    compare(kernel_cases.STEPS[step], sizes, pad=3, seed=1)
+
+
+def compare(step: kernel_cases.Step, sizes: tuple[int, int, int], pad: int, seed: int) -> None:
+    """One step with NaN in padded rows, in other slots, and as another request's leftovers."""
+    count = max(len(step[0]), *step[1]) + 2
+    plan = build_plan(*step)
+    inputs = kernel_cases.rows(plan.num_rows + pad, *sizes, seed=seed)
     for x in inputs:
         x[plan.num_rows :] = float("nan")
-    wanted_state = kernel_cases.guarded_states(plan, 7, *sizes, seed=2)
+    wanted_state = kernel_cases.guarded_states(plan, count, *sizes, seed=seed + 1)
     state = wanted_state.clone()
     wanted_state[plan.fresh] = 0
-    state[plan.fresh] = float("nan")  # another request's leftovers
+    state[plan.fresh] = float("nan")
     before = state.clone()
     wanted = naive.wkv7(*inputs, state=wanted_state, plan=plan)
 
-    out = triton_wkv7.wkv7(*inputs, state=state, plan=kernel_cases.on_device(STEPS[step], pad))
-    n = plan.num_rows
+    out = triton_wkv7.wkv7(*inputs, state=state, plan=kernel_cases.on_device(step, pad))
+    n, used = plan.num_rows, plan.slots
     torch.testing.assert_close(out[:n], wanted[:n], rtol=2e-5, atol=5e-5)
     assert not out[n:].any()
-    used = plan.slots
     torch.testing.assert_close(state[used], wanted_state[used], rtol=2e-5, atol=2e-5)
-    guard = [slot for slot in range(7) if slot not in used.tolist()]
+    guard = [slot for slot in range(count) if slot not in used.tolist()]
     torch.testing.assert_close(state[guard], before[guard], rtol=0, atol=0, equal_nan=True)
 
 
@@ -91,6 +81,28 @@ def test_inputs_of_the_models_type() -> None:
     out = triton_wkv7.wkv7(*inputs, state=state, plan=kernel_cases.on_device(step, 0))
     assert out.dtype == torch.float32
     torch.testing.assert_close(out, wanted, rtol=2e-5, atol=5e-5)
+
+
+@pytest.mark.long
+@settings(max_examples=100, deadline=None)
+@given(
+    lengths=st.lists(
+        st.one_of(st.integers(0, 3), st.integers(15, 18), st.integers(4, 70)),
+        min_size=1,
+        max_size=6,
+    ),
+    pad=st.integers(0, 20),
+    seed=st.integers(0, 2**32),
+)
+def test_any_mix_equals_the_reference(lengths: list[int], pad: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    slots = torch.randperm(len(lengths) + 2, generator=generator)[: len(lengths)].tolist()
+    fresh = (torch.rand(len(lengths), generator=generator) < 0.5).tolist()
+    # What a decoding step promises: padded requests come last.
+    lengths = sorted(lengths, reverse=True) if max(lengths) == 1 else lengths
+    if not any(lengths):
+        return
+    compare((lengths, slots, fresh), (1, 16, 16), pad, seed)
 
 
 def test_device_plan_places_rows_and_chunks() -> None:
