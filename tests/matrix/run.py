@@ -22,7 +22,7 @@ ENGINE = Path("tests/engine")
 SUBSET = [
     ENGINE / f"test_{name}.py"
     for name in (
-        *("plugin", "segments", "block_op", "parity", "parity_batches", "slots"),
+        *("flags", "plugin", "segments", "block_op", "parity", "parity_batches", "slots"),
         *("recall", "acceptance", "server_process"),
     )
 ]
