@@ -46,7 +46,7 @@ test-models: engine-env  ## Sources and formats of models: hubs with faults, che
 	$(ENGINE_PY) -m pytest tests/engine/test_fetch.py tests/engine/test_fetch_process.py tests/engine/test_pth.py
 	$(PY) -m pytest tests/integration/test_crd_samples.py tests/e2e/test_4_models.py
 
-test-matrix: dev-env  ## The same tree with vLLM 0.32 and 0.18: parity, slots, plugin, server (about 6 GB each)
+test-matrix: engine-env  ## The same tree with vLLM 0.32 and 0.18: parity, slots, plugin, server (about 6 GB each)
 	PYTHONPATH=image $(PY) tests/matrix/run.py
 
 test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
