@@ -84,6 +84,7 @@ ENV_ascend := ascend_env.py
 ENV_cpu-0.18 := version_env.py cpu-0.18
 engine-env: dev-env  ## The engine's own environment (STACK=cpu|cpu-0.18|ascend), from hash-pinned constraints
 	$(PY) image/$(or $(ENV_$(STACK)),engine_env.py $(STACK))
+	$(PY) image/triton_env.py
 	$(PY) server/rwkv_server/kernels/cpu_build.py
 
 bench: bench-router bench-operator bench-engine  ## Every bench, then docs/performance.md from their results
