@@ -28,6 +28,7 @@ def engine() -> Iterator[Engine]:
     import inproc_engine
 
     from rwkv_server.kernels import dispatch
+    from rwkv_server.model import cpu_layers
 
     on_gpu = dispatch.choose_kernels("cuda")
 
@@ -38,6 +39,7 @@ def engine() -> Iterator[Engine]:
     chosen = dataclasses.replace(on_gpu, wkv7=recorded)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "choose_kernels", lambda _device_type: chosen)
+        patch.setattr(cpu_layers, "fit", lambda *_arguments: None)  # as for a GPU's weights
         yield inproc_engine.Engine(TINY)
 
 
