@@ -26,7 +26,8 @@ def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) 
 
     None where there is nothing to draw from: no finite logit, or one that isn't a number.
     """
-    weights = _filter(torch.softmax(logits / choice.temperature, dim=-1), choice)
+    scaled = logits if choice.temperature == 1 else logits / choice.temperature
+    weights = _filter(torch.softmax(scaled, dim=-1), choice)
     sums = _block_sums(weights)
     mass = float(sums[-1])
     if not mass > 0:
@@ -57,7 +58,7 @@ def _filter(weights: torch.Tensor, choice: Choice) -> torch.Tensor:
 def _block_sums(weights: torch.Tensor) -> torch.Tensor:
     """Running totals over blocks of the vocabulary: far cheaper than one over each token."""
     size = math.gcd(len(weights), _BLOCK)
-    return weights.view(-1, size).sum(1, dtype=torch.float64).cumsum(0)
+    return weights.view(-1, size).sum(1).cumsum(0, dtype=torch.float64)
 
 
 def _locate(weights: torch.Tensor, sums: torch.Tensor, target: float) -> int:
