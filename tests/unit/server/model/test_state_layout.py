@@ -36,3 +36,10 @@ def test_only_the_shifts_shrink_with_the_model_dtype() -> None:
 def test_the_cache_holds_one_slot_more_than_sessions() -> None:
     config = sized(12, 768)
     assert state_layout.cache_bytes(config, "float32", 16) == 17 * 2_433_024
+
+
+@pytest.mark.parametrize(("ranks", "heads"), [(1, 12), (2, 6), (4, 3)])
+def test_a_rank_has_its_heads_and_the_whole_shifts(ranks, heads):
+    config = sized(12, 768)
+    shapes = [tensor.shape for tensor in state_layout.layer_state(config, "bfloat16", ranks)]
+    assert shapes == [(1, 768), (heads, 64, 64), (1, 768)]
