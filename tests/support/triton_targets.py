@@ -21,10 +21,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from rwkv_server.kernels import torch_rows, triton_rows, triton_wkv7
+from rwkv_server.kernels import torch_rows, triton_chunks, triton_rows, triton_wkv7
 from rwkv_server.kernels.device_plan import DevicePlan, build_device_plan
 
 HEADS, HEAD = 2, 64
+MODULES = (triton_chunks, triton_rows, triton_wkv7)
 TYPES = {
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
@@ -34,7 +35,7 @@ TYPES = {
 
 
 class Target(NamedTuple):
-    """A chip and how Triton multiplies fp32 there, see `triton_wkv7.product_precision`."""
+    """A chip and how Triton multiplies fp32 there, see `triton_chunks.product_precision`."""
 
     chip: GPUTarget
     precision: str
@@ -74,12 +75,12 @@ class Recorder:
 def record(precision: str) -> list[Launch]:
     """Call every function once with each kind of step; returns what they launched."""
     launches: list[Launch] = []
-    kept = [(module, dict(vars(module))) for module in (triton_wkv7, triton_rows)]
+    kept = [(module, dict(vars(module))) for module in MODULES]
     for module, members in kept:
         for name, member in members.items():
             if isinstance(member, triton.JITFunction):
                 setattr(module, name, Recorder(member, launches))
-    triton_wkv7.product_precision = lambda _device: precision
+    triton_chunks.product_precision = lambda _device: precision
     try:
         for decodes in (True, False):
             call_everything(decodes)
