@@ -26,6 +26,7 @@ def register() -> None:
     vllm_chat_compat.register_chat(
         vocabulary.MODE,
         tokenizer="rwkv_server.tokenizer.world.WorldTokenizer",
+        renderer="rwkv_server.tokenizer.renderer.WorldRenderer",
         tool_parser="rwkv_server.tokenizer.parsers.RWKVToolParser",
         reasoning_parser="rwkv_server.tokenizer.parsers.RWKVReasoningParser",
     )

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def register_chat(name: str, tokenizer: str, tool_parser: str, reasoning_parser: str) -> None:
-    """Make a tokenizer mode and two parsers known as `name`; each is `module.Class`.
-
-    Prompts of the mode are rendered as those of any tokenizer of transformers.
-    """
+def register_chat(
+    name: str, *, tokenizer: str, renderer: str, tool_parser: str, reasoning_parser: str
+) -> None:
+    """Make a tokenizer mode and two parsers known as `name`; each is `module.Class`."""
     from vllm.reasoning import ReasoningParserManager
     from vllm.renderers.registry import RENDERER_REGISTRY
     from vllm.tokenizers.registry import TokenizerRegistry
@@ -23,7 +22,7 @@ def register_chat(name: str, tokenizer: str, tool_parser: str, reasoning_parser:
     if name in TokenizerRegistry.tokenizers:
         return
     TokenizerRegistry.register(name, *_module_and_class(tokenizer))
-    RENDERER_REGISTRY.register(name, "vllm.renderers.hf", "HfRenderer")
+    RENDERER_REGISTRY.register(name, *_module_and_class(renderer))
     ToolParserManager.register_lazy_module(name, *_module_and_class(tool_parser))
     ReasoningParserManager.register_lazy_module(name, *_module_and_class(reasoning_parser))
 

@@ -203,7 +203,7 @@ def wants_token(folder, hub):
         (faults(Fault("corrupt", WEIGHTS)), {}, DownloadFailed, "a proxy or mirror on the way"),
         (faults(Fault("cut", WEIGHTS, value=0)), {}, DownloadFailed, "tries in a row"),
         (drop(WEIGHTS), {}, ModelInvalid, "org/tiny@main holds no weights"),
-        (drop("tokenizer.json"), {}, ModelInvalid, "has no tokenizer.json. Tokenizers that are"),
+        (drop("tokenizer.json"), {}, ModelInvalid, "a vocabulary of 320 is not the World"),
         (drop("config.json"), {}, ModelInvalid, "org/tiny@main has no config.json"),
         (write("a.pth", "x"), {}, ModelInvalid, "holds both model.safetensors and a.pth"),
         (llama, {}, ModelInvalid, "org/tiny@main: config.json: architectures doesn't hold RWKV7"),

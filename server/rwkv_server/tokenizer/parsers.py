@@ -32,6 +32,7 @@ class RWKVReasoningParser(ReasoningParser):
         super().__init__(tokenizer, *args, **options)
         self._asked = options.get("chat_template_kwargs") or {}
         self._thinking = replies.Thinking()
+        self._reading = False
 
     def adjust_request(self, request: Any) -> Any:
         """Add the stops of the format, unless the request wants no end."""
@@ -41,7 +42,9 @@ class RWKVReasoningParser(ReasoningParser):
         return request
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
-        """Whether these tokens, a prompt or more, don't end inside a thought."""
+        """Whether these tokens, a prompt or what was read so far, don't end inside a thought."""
+        if self._reading:
+            return self._thinking.ended
         text = self._decode(input_ids[-_TAIL:])
         return not text.endswith(OPEN)
 
@@ -78,6 +81,7 @@ class RWKVReasoningParser(ReasoningParser):
         delta_token_ids: Sequence[int],
     ) -> Any:
         """What the next piece adds."""
+        self._reading = True
         thought, said = self._thinking.feed(delta_text)
         return vllm_chat_compat.delta_message(reasoning=thought, content=said)
 
