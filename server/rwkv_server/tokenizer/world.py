@@ -61,7 +61,7 @@ class WorldTokenizer(PreTrainedTokenizerFast):
     @property
     def max_chars_per_token(self) -> int:
         """Characters of the longest token."""
-        return max(map(len, _letters()))
+        return _longest()
 
     def get_vocab(self) -> dict[str, int]:
         """Every token's printable form and number."""
@@ -146,6 +146,11 @@ def _letters() -> dict[str, int]:
     letter = byte_letters()
     named = {"".join(letter[byte] for byte in token): n for n, token in _tokens().items()}
     return {END_TEXT: vocabulary.END} | named
+
+
+@cache
+def _longest() -> int:
+    return max(map(len, _letters()))
 
 
 def byte_letters() -> list[str]:
