@@ -10,6 +10,7 @@ commands stays.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import platform
@@ -108,7 +109,9 @@ def main() -> None:
     started = time.monotonic()
     args.into.mkdir(parents=True, exist_ok=True)
     chosen = [target for target in TARGETS if target.machine == args.machine]
-    with ThreadPoolExecutor() as pool:
+    # Another build into the same folder waits, and then finds all up to date.
+    with (args.into / "lock").open("w") as lock, ThreadPoolExecutor() as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         made = list(pool.map(lambda target: build(target, compiler, args.into), chosen))
     for target, new in zip(chosen, made, strict=True):
         word = "built" if new else "up to date"
