@@ -105,7 +105,8 @@ def call_everything(decodes: bool) -> None:
         projected = torch_rows.Projected(*(half(rows, size) for _ in range(5)), gate)
         scales = torch_rows.KeyScales(half(size), half(size))
         heads = triton_rows.prepare(projected, half(rows, size), scales, HEAD)
-    y = triton_wkv7.wkv7(**heads._asdict(), state=state, plan=plan)
+    for initial in (state[0], None):
+        y = triton_wkv7.wkv7(**heads._asdict(), state=state, plan=plan, initial=initial)
     readout = torch_rows.Readout(half(HEADS, HEAD), half(size), half(size), 64e-5)
     triton_rows.finish(y, heads, readout, half(rows, size))
 

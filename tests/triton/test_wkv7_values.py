@@ -71,6 +71,23 @@ def test_a_token_that_repeats_loses_no_precision() -> None:
     torch.testing.assert_close(state.double(), wide, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("step", [([1, 1], [2, 0], [1, 0]), ([1, 20, 3], [2, 0, 1], [1, 1, 0])])
+def test_a_new_request_starts_from_a_tuned_state(step: kernel_cases.Step) -> None:
+    sizes = (2, 16, 16)
+    plan = build_plan(*step)
+    inputs = kernel_cases.rows(plan.num_rows, *sizes, seed=8)
+    initial = torch.randn(sizes, generator=torch.Generator().manual_seed(9))
+    wanted_state = kernel_cases.guarded_states(plan, 4, *sizes, seed=10)
+    state = wanted_state.clone()
+    wanted_state[plan.fresh] = initial
+    state[plan.fresh] = float("nan")
+    wanted = naive.wkv7(*inputs, state=wanted_state, plan=plan)
+    on_device = kernel_cases.on_device(step, 0)
+    out = triton_wkv7.wkv7(*inputs, state=state, plan=on_device, initial=initial)
+    torch.testing.assert_close(out, wanted, rtol=2e-5, atol=5e-5)
+    torch.testing.assert_close(state, wanted_state, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
 def test_inputs_of_the_models_type() -> None:
     sizes = (2, 16, 16)
     inputs = [x.bfloat16() for x in kernel_cases.rows(21, *sizes, seed=5)]

@@ -20,7 +20,8 @@ class Kernels:
     """What a block computes between its matrix products; see `naive` and `torch_rows`.
 
     Attributes:
-        on_device: whether they take a `DevicePlan`, and empty the slots of new requests themselves.
+        on_device: whether they take a `DevicePlan`, and start the slots of new requests themselves,
+            for which `wkv7` takes the `initial` state.
     """
 
     mix: Callable[..., torch.Tensor]

@@ -142,8 +142,10 @@ def _carry(
     slots_ptr,
     fresh_ptr,
     starts_ptr,
+    initial_ptr,
     slot_stride,
     heads,
+    INITIAL: tl.constexpr,
     KEY: tl.constexpr,
     VALUE: tl.constexpr,
     BLOCK_KEY: tl.constexpr,
@@ -162,11 +164,13 @@ def _carry(
         value = tl.program_id(2) * BLOCK_VALUE + tl.arange(0, BLOCK_VALUE)
         in_key = key < KEY
         in_value = value < VALUE
-        place = state_ptr + slot * slot_stride + head * KEY * VALUE
-        place += key[:, None] * VALUE + value[None, :]
+        at = head * KEY * VALUE + key[:, None] * VALUE + value[None, :]
+        place = state_ptr + slot * slot_stride + at
         inside = in_key[:, None] & in_value[None, :]
         is_old = tl.load(fresh_ptr + segment) == 0
         s = tl.load(place, mask=inside & is_old, other=0.0)
+        if INITIAL:
+            s += tl.load(initial_ptr + at, mask=inside & (is_old == 0), other=0.0)
         for first in range(start, end, 16):
             row = (first + step).to(tl.int64)
             at_key = ((row * heads + head) * KEY)[:, None] + key[None, :]
@@ -200,12 +204,17 @@ def product_precision(device: torch.device) -> str:
 
 
 def many_rows_each(
-    inputs: tuple[torch.Tensor, ...], out: torch.Tensor, state: torch.Tensor, plan: DevicePlan
+    inputs: tuple[torch.Tensor, ...],
+    out: torch.Tensor,
+    states: tuple[torch.Tensor, torch.Tensor | None],
+    plan: DevicePlan,
 ) -> None:
     """Read every segment of two rows or more into its state; their rows of `out` are written.
 
-    `inputs` are r, log_w, k, v, kk and a of `naive.wkv7`.
+    `inputs` are r, log_w, k, v, kk and a of `naive.wkv7`, `states` the slots and what a fresh one
+    counts as.
     """
+    state, initial = states
     _, log_w, k, v, _, _ = inputs
     heads, precision = k.shape[1], product_precision(v.device)
     removes, reads, adds, takes = torch.empty((4, *k.shape), device=k.device).unbind(0)
@@ -240,8 +249,10 @@ def many_rows_each(
         plan.slots,
         plan.fresh,
         plan.starts,
+        state if initial is None else initial,
         state.stride(0),
         heads,
+        INITIAL=initial is not None,
         PRECISION=precision,
         num_warps=CARRY.warps,
         **sizes,

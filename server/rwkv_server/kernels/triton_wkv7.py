@@ -32,10 +32,12 @@ def _step(
     slots_ptr,
     fresh_ptr,
     starts_ptr,
+    initial_ptr,
     segments,
     slot_stride,
     heads,
     DECODES: tl.constexpr,
+    INITIAL: tl.constexpr,
     KEY: tl.constexpr,
     VALUE: tl.constexpr,
     BLOCK_KEY: tl.constexpr,
@@ -65,11 +67,13 @@ def _step(
         a = tl.load(a_ptr + at_key, mask=in_key, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + at_value, mask=in_value, other=0.0).to(tl.float32)
 
-        place = state_ptr + slot * slot_stride + head * KEY * VALUE
-        place += key[:, None] * VALUE + value[None, :]
+        at = head * KEY * VALUE + key[:, None] * VALUE + value[None, :]
+        place = state_ptr + slot * slot_stride + at
         inside = in_key[:, None] & in_value[None, :]
         is_old = tl.load(fresh_ptr + segment) == 0
         s = tl.load(place, mask=inside & is_old, other=0.0)
+        if INITIAL:
+            s += tl.load(initial_ptr + at, mask=inside & (is_old == 0), other=0.0)
         removed = tl.sum(s * kk[:, None], axis=0)
         s = s * decay[:, None] - (kk * a)[:, None] * removed[None, :] + k[:, None] * v[None, :]
         tl.store(place, s, mask=inside)
@@ -87,30 +91,33 @@ def wkv7(
     a: torch.Tensor,
     state: torch.Tensor,
     plan: DevicePlan,
+    initial: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Same contract as `naive.wkv7`; fresh slots count as zeros, whatever they hold.
+    """Same contract as `naive.wkv7`, but whatever a fresh slot holds, it counts as `initial`.
 
-    Inputs may be of any floating type and must be contiguous; `state` may have gaps between slots.
+    That is (heads, key, value) in fp32, None for zeros. Inputs may be of any floating type and must
+    be contiguous; `state` may have gaps between slots.
     """
     rows, heads, _ = k.shape
     inputs = (r, log_w, k, v, kk, a)
     if plan.decodes:
         out = torch.empty_like(v, dtype=torch.float32)
-        _one_row_each(inputs, out, state, plan, (rows, heads))
+        _one_row_each(inputs, out, (state, initial), plan, (rows, heads))
         return out
     out = torch.zeros_like(v, dtype=torch.float32)
-    _one_row_each(inputs, out, state, plan, (len(plan.slots), heads))
-    triton_chunks.many_rows_each(inputs, out, state, plan)
+    _one_row_each(inputs, out, (state, initial), plan, (len(plan.slots), heads))
+    triton_chunks.many_rows_each(inputs, out, (state, initial), plan)
     return out
 
 
 def _one_row_each(
     inputs: tuple[torch.Tensor, ...],
     out: torch.Tensor,
-    state: torch.Tensor,
+    states: tuple[torch.Tensor, torch.Tensor | None],
     plan: DevicePlan,
     programs: tuple[int, int],
 ) -> None:
+    state, initial = states
     sizes = STEP.sizes(inputs[2], inputs[3])
     _step[(*programs, triton.cdiv(sizes["VALUE"], sizes["BLOCK_VALUE"]))](
         *inputs,
@@ -119,10 +126,12 @@ def _one_row_each(
         plan.slots,
         plan.fresh,
         plan.starts,
+        state if initial is None else initial,
         len(plan.slots),
         state.stride(0),
         programs[1],
         DECODES=plan.decodes,
+        INITIAL=initial is not None,
         num_warps=STEP.warps,
         **sizes,
     )

@@ -47,6 +47,7 @@ class TimeMix(nn.Module):
         if layer > 0:
             self.v_lora = low_rank("v_lora", config.v_low_rank_dim, nn.Identity())
         self.g_norm = shards.HeadNorm(size, config.group_norm_eps)
+        self.initial_state: torch.Tensor | None = None  # for kernels that start slots themselves
 
     def finish_loading(self) -> None:
         """Put the six mixing vectors side by side: (6, 1, size)."""
@@ -77,7 +78,8 @@ class TimeMix(nn.Module):
         )
         scales = torch_rows.KeyScales(self.k_k, self.k_a)
         heads = kernels.prepare(rows, v_first, scales, self.head_dim)
-        y = kernels.wkv7(**heads._asdict(), state=wkv, plan=steps)
+        first = {"initial": self.initial_state} if kernels.on_device else {}
+        y = kernels.wkv7(**heads._asdict(), state=wkv, plan=steps, **first)
         norm = self.g_norm
         readout = torch_rows.Readout(self.r_k, norm.weight, norm.bias, norm.eps)
         return self.o_proj(kernels.finish(y, heads, readout, self.g_lora(xg)))
@@ -125,15 +127,10 @@ class RWKV7Block(nn.Module, vllm_compat.StateOwner):
         vllm_compat.register_layer(vllm_config, prefix, self)
 
     def start_from(self, state: torch.Tensor) -> None:
-        """Let every request start from `state`, (heads, value, key) of the whole model.
-
-        Raises:
-            ValueError: on a device whose kernels start from nothing.
-        """
-        if self.attn_norm.weight.device.type != "cpu":
-            raise ValueError("RWKV-7: a state-tuned initial state needs the cpu stack")
+        """Let every request start from `state`, (heads, value, key) of the whole model."""
         share = shards.own_heads(state)
-        self.initial_state = share.float().transpose(1, 2).contiguous()
+        own = share.float().transpose(1, 2).contiguous().to(self.attn_norm.weight.device)
+        self.initial_state = self.attn.initial_state = own
 
     def get_state_shape(self) -> Sequence[tuple[int, ...]]:
         """Shapes in page order."""
