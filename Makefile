@@ -53,7 +53,8 @@ test-integration: dev-env images  ## A real API server, a real HAProxy, the buil
 	$(PY) -m pytest tests/integration -m "not long"
 
 test-admission: dev-env  ## Gates of hardware stacks: decisions, a real API server, patched nodes
-	$(PY) -m pytest tests/unit/operator/decide tests/unit/operator/handlers tests/unit/server/preflight
+	$(PY) -m pytest tests/unit/operator/decide tests/unit/operator/handlers tests/unit/server/preflight \
+	  tests/contract/test_vendor_pins.py tests/contract/test_ascend_image.py tests/contract/test_acceptance_job.py
 	$(PY) -m pytest tests/integration/operator/test_admission.py tests/integration/test_admission_policy.py
 
 test-e2e: dev-env  ## A real cluster: Helm, pods, router, OpenAI SDK
