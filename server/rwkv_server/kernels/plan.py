@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -39,29 +40,58 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Plan:
-    """One step's segments as index tensors.
+    """One step's segments, and as index tensors where a kernel asks for those.
 
     Attributes:
         num_rows: rows that belong to a segment; a padded batch has more rows after them.
-        starts: (segments,) first row of each segment.
-        ends: (segments,) last row of each segment.
-        slots: (segments,) its state slot.
-        fresh: slots whose request starts here: they hold another request's leftovers.
-        single_rows: rows of the one-row segments.
-        single_slots: their slots.
-        chunks: the longer segments, None if there are none.
-        spans: (first row, rows, slot) of each segment, for the reference.
+        spans: (first row, rows, slot) of each segment.
+        new_slots: slots whose request starts here: they hold another request's leftovers.
+        device: where the index tensors go.
     """
 
     num_rows: int
-    starts: torch.Tensor
-    ends: torch.Tensor
-    slots: torch.Tensor
-    fresh: torch.Tensor
-    single_rows: torch.Tensor
-    single_slots: torch.Tensor
-    chunks: Chunks | None
     spans: tuple[tuple[int, int, int], ...]
+    new_slots: tuple[int, ...]
+    device: torch.device | str
+
+    def _index(self, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    @cached_property
+    def starts(self) -> torch.Tensor:
+        """(segments,) first row of each segment."""
+        return self._index([start for start, _, _ in self.spans])
+
+    @cached_property
+    def ends(self) -> torch.Tensor:
+        """(segments,) last row of each segment."""
+        return self._index([start + length - 1 for start, length, _ in self.spans])
+
+    @cached_property
+    def slots(self) -> torch.Tensor:
+        """(segments,) its state slot."""
+        return self._index([slot for _, _, slot in self.spans])
+
+    @cached_property
+    def fresh(self) -> torch.Tensor:
+        """`new_slots` as a tensor."""
+        return self._index(self.new_slots)
+
+    @cached_property
+    def single_rows(self) -> torch.Tensor:
+        """Rows of the one-row segments."""
+        return self._index([start for start, length, _ in self.spans if length == 1])
+
+    @cached_property
+    def single_slots(self) -> torch.Tensor:
+        """Their slots."""
+        return self._index([slot for _, length, slot in self.spans if length == 1])
+
+    @cached_property
+    def chunks(self) -> Chunks | None:
+        """The longer segments, None if there are none."""
+        long = sorted((s for s in self.spans if s[1] > 1), key=lambda s: -s[1])
+        return _build_chunks(long, self.device) if long else None
 
 
 def build_plan(
@@ -78,10 +108,6 @@ def build_plan(
         fresh: whether its request starts with this segment.
         device: where the index tensors go.
     """
-
-    def index(values: Sequence[int]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=device)
-
     spans, new, row = [], [], 0
     for length, slot, starts_here in zip(lengths, slots, fresh, strict=True):
         if length:
@@ -89,19 +115,7 @@ def build_plan(
             if starts_here:
                 new.append(slot)
         row += length
-    single = [(start, slot) for start, length, slot in spans if length == 1]
-    long = sorted((s for s in spans if s[1] > 1), key=lambda s: -s[1])
-    return Plan(
-        num_rows=row,
-        starts=index([start for start, _, _ in spans]),
-        ends=index([start + length - 1 for start, length, _ in spans]),
-        slots=index([slot for _, _, slot in spans]),
-        fresh=index(new),
-        single_rows=index([start for start, _ in single]),
-        single_slots=index([slot for _, slot in single]),
-        chunks=_build_chunks(long, device) if long else None,
-        spans=tuple(spans),
-    )
+    return Plan(row, tuple(spans), tuple(new), device)
 
 
 def _build_chunks(long: list[tuple[int, int, int]], device: torch.device | str) -> Chunks:
