@@ -76,7 +76,9 @@ def streamed(chunks):
 
 
 def test_the_end_of_flas_config_is_corrected(server):
-    assert "eos_token_id is 2, World models end with 0: 0 is used" in server.log.read_text()
+    log = server.log.read_text()
+    for name in ("config.json", "generation_config.json"):
+        assert f"/{name}: eos_token_id is 2, World models end with 0: 0 is used" in log
 
 
 def test_a_grammar_ends_with_token_0(sdk):
@@ -215,6 +217,7 @@ def test_thinking_is_told_apart(sdk):
     # The random model never ends its thought.
     assert effort.choices[0].message.content is None
     assert effort.choices[0].message.reasoning
+    assert effort.usage.completion_tokens_details.reasoning_tokens == 12
     assert effort.usage.prompt_tokens > plain.usage.prompt_tokens
     off = sdk.chat.completions.create(
         **forced("No.", chat_template_kwargs={"enable_thinking": False})

@@ -91,6 +91,10 @@ def test_the_end_of_a_thought_is_seen_in_tokens(vllm):
     assert len(ends) == 1
     assert vllm.tokenizer.decode(ids[: ends[0]]).endswith("</think>")
     assert vllm.tokenizer.decode(reasoning.extract_content_ids(ids)) == "\nHello."
+    assert reasoning.extract_content_ids(ids[: ends[0] - 1]) == []
+    assert reasoning.count_reasoning_tokens(ids) == ends[0]
+    assert reasoning.count_reasoning_tokens(ids[:3]) == 3
+    assert ask(vllm, None)[1].count_reasoning_tokens(ids) == 0
 
 
 def test_stops_are_added_to_the_requests(vllm):

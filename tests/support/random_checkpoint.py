@@ -115,11 +115,12 @@ def write_world_checkpoint(path: Path, seed: int) -> Path:
     Its config names the end that fla's template names.
     """
     write_checkpoint(path, WORLD, seed)
-    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
         (path / name).unlink()
-    config = json.loads((path / "config.json").read_text())
     ends = {"bos_token_id": 1, "eos_token_id": 2}
-    (path / "config.json").write_text(json.dumps(config | ends, indent=1))
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((path / name).read_text())
+        (path / name).write_text(json.dumps(content | ends, indent=1))
     return path
 
 

@@ -43,13 +43,14 @@ LOGITS_PROCESSORS = {
     "nvidia": "rwkv_server.sampling.decay_v2:DecayV2",
 }
 
-# World models that bring no tokenizer get theirs, with its chat format, from us. Configs in fla's
-# format name another end than 0, which is their template's default and no World model's.
+# World models that bring no tokenizer get theirs, with its chat format, from us.
 WORLD_FLAGS: dict[str, object] = {
     "tokenizer-mode": vocabulary.MODE,
     "tool-call-parser": vocabulary.MODE,
     "reasoning-parser": vocabulary.MODE,
-    "override-generation-config": json.dumps({"eos_token_id": vocabulary.END}),
+}
+END_FLAGS: dict[str, object] = {
+    "override-generation-config": json.dumps({"eos_token_id": vocabulary.END})
 }
 
 # Variables that would open vLLM up, should an image or a pod template carry them.
@@ -80,6 +81,7 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
         )
     flags = _flags(settings, model) | _quantization_flags(settings, model)
     flags |= WORLD_FLAGS if model.world else {}
+    flags |= END_FLAGS if model.wrong_end else {}
     switches = [
         "--no-enable-prefix-caching",
         "--enable-chunked-prefill",

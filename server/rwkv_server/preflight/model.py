@@ -21,6 +21,7 @@ from rwkv_server.preflight.location import Location
 
 log = logging.getLogger(__name__)
 
+WRONG_END = "%s: eos_token_id is 2, World models end with 0: 0 is used"
 STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 DTYPES = {"Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16"}
 
@@ -36,6 +37,7 @@ class ModelInfo:
         state_bytes: one session's recurrent state.
         parameters: number of weights.
         world: it brings no tokenizer, so it gets the World tokenizer and chat template.
+        wrong_end: its generation_config.json names the format's default end, not its own.
     """
 
     path: Path
@@ -46,6 +48,7 @@ class ModelInfo:
     state_bytes: int
     parameters: int
     world: bool = False
+    wrong_end: bool = False
 
 
 def check_model(
@@ -111,7 +114,18 @@ def _check(
         state_bytes=state_layout.session_bytes(config, computed),
         parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
         world=world,
+        wrong_end=names_wrong_end(path, config.vocab_size),
     )
+
+
+def names_wrong_end(path: Path, vocab_size: int) -> bool:
+    """Whether generation_config.json has to be overridden, as config.json is by its reader."""
+    file = path / "generation_config.json"
+    raw = json_file.read_object(file) if file.exists() else {}
+    wrong = model_config.has_wrong_end({**raw, "vocab_size": vocab_size})
+    if wrong:
+        log.info(WRONG_END, file)
+    return wrong
 
 
 def read_config(path: Path) -> model_config.RWKV7Config:
@@ -125,7 +139,7 @@ def read_config(path: Path) -> model_config.RWKV7Config:
             wanted=model_config.ARCHITECTURE,
         )
     if model_config.has_wrong_end(raw):
-        log.info("%s/config.json: eos_token_id is 2, World models end with 0: 0 is used", path)
+        log.info(WRONG_END, path / "config.json")
     return model_config.parse_config(raw)
 
 

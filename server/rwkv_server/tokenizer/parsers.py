@@ -5,6 +5,7 @@ Adapters only: `replies` knows the format, `vllm_chat_compat` which classes of v
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -59,9 +60,14 @@ class RWKVReasoningParser(ReasoningParser):
 
     def extract_content_ids(self, input_ids: list[int]) -> list[int]:
         """The tokens after the thought."""
-        ends = (n for n in range(1, len(input_ids)) if self._ends(input_ids[max(0, n - _TAIL) : n]))
-        first = next(ends, None)
-        return [] if first is None else input_ids[first:]
+        counts = range(len(input_ids) + 1)
+        return input_ids[bisect_left(counts, True, key=lambda n: self._ends(input_ids[:n])) :]
+
+    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        """Tokens up to the end of the thought, for the request's usage."""
+        if not self._asked.get("enable_thinking"):
+            return 0
+        return len(token_ids) - len(self.extract_content_ids(list(token_ids)))
 
     def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
         """Thought and words of a whole reply."""

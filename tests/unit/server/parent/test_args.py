@@ -164,5 +164,11 @@ def test_a_world_model_gets_its_tokenizer_and_parsers():
         "--tool-call-parser=rwkv",
         "--reasoning-parser=rwkv",
         "--enable-auto-tool-choice",
-        '--override-generation-config={"eos_token_id": 0}',
     }
+
+
+def test_a_wrong_end_is_overridden():
+    parsed = settings.parse_settings(yaml.safe_dump(engine_config.SAMPLE))
+    model = dataclasses.replace(MODEL, wrong_end=True)
+    ours = set(args.child_args(parsed, model)) - set(build())
+    assert ours == {'--override-generation-config={"eos_token_id": 0}'}

@@ -136,3 +136,16 @@ def test_a_wrong_shape_is_told_as_found_and_wanted(path):
     with pytest.raises(ModelInvalid) as caught:
         check(path)
     assert (caught.value.found, caught.value.wanted) == ([64, 12], [12, 64])
+
+
+@pytest.mark.parametrize(
+    ("ends", "size", "wrong"),
+    [(2, 65536, True), (0, 65536, False), ([0, 261], 65536, False), (2, 320, False)],
+)
+def test_a_generation_config_may_name_another_end_than_worlds(tmp_path, ends, size, wrong):
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    assert model.names_wrong_end(tmp_path, size) is wrong
+
+
+def test_without_a_generation_config_there_is_no_wrong_end(tmp_path):
+    assert model.names_wrong_end(tmp_path, 65536) is False
