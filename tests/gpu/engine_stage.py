@@ -1,7 +1,7 @@
 """vLLM's engine on the device with steps recorded: parity on tiny-recall, then tokens a second.
 
 Also a program, so that each engine has a process of its own:
-`engine_stage.py parity|SIZE` prints one JSON list.
+`engine_stage.py parity|SIZE` prints `results: ` and one JSON list.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any
 Row = dict[str, Any]
 
 HERE = Path(__file__).resolve().parent
+MARK = "results: "
 LENGTHS = (1, 2, 17, 40, 200)
 NEW_TOKENS = 32
 BATCHES = (1, 32, 320)
+SIZES = (1, 4, 16, 32)  # of recorded steps, beside the largest one
 
 
 def run_apart(what: str, limit: float) -> list[Row]:
@@ -39,7 +41,9 @@ def run_apart(what: str, limit: float) -> list[Row]:
         return [{"check": f"engine, {what}", "ok": False, "problem": f"took over {limit:.0f} s"}]
     if done.returncode:
         return [{"check": f"engine, {what}", "ok": False, "problem": done.stderr[-2000:]}]
-    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
+    # vLLM may print before and after.
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    rows: list[Row] = json.loads(line.removeprefix(MARK))
     return rows
 
 
@@ -57,7 +61,7 @@ def start(model: Path, dtype: str, most: int) -> Any:
         max_num_seqs=most,
         enable_chunked_prefill=True,
         enable_prefix_caching=False,
-        compilation_config={"cudagraph_capture_sizes": sorted({1, 8, 32, most})},
+        compilation_config={"cudagraph_capture_sizes": [n for n in (*SIZES, most) if n <= most]},
     )
 
 
@@ -132,4 +136,4 @@ def measure_throughput(size: str) -> list[Row]:
 
 if __name__ == "__main__":
     found = check_parity() if sys.argv[1] == "parity" else measure_throughput(sys.argv[1])
-    print(json.dumps(found))
+    print(MARK + json.dumps(found))
