@@ -16,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from inproc_engine import Engine
     from oracle import Oracle
+    from vllm import LLM
 
 # Read by torch, vLLM and the official implementation when they are imported.
 os.environ |= {
@@ -67,6 +68,17 @@ def tiny(tiny_model: Path) -> Engine:
 
 
 @pytest.fixture(scope="session")
+def tiny_torch(tiny_model: Path) -> Engine:
+    """The bundled model where no C++ library fits: what other devices and more ranks run."""
+    from unittest import mock
+
+    import inproc_engine
+
+    with mock.patch("rwkv_server.model.cpu_layers.fit", return_value=None):
+        return inproc_engine.Engine(tiny_model)
+
+
+@pytest.fixture(scope="session")
 def tiny_oracle(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
     import oracle
 
@@ -99,3 +111,12 @@ def small_another(small_model: Path) -> Oracle:
     import oracle
 
     return oracle.Another(small_model)
+
+
+# For the whole session: an engine that ends takes vLLM's process groups with it, and other tests
+# have engines in this process.
+@pytest.fixture(scope="session")
+def recall_engine(tiny_model: Path) -> LLM:
+    import recall_chats
+
+    return recall_chats.start(tiny_model)

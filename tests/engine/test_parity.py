@@ -20,45 +20,46 @@ def random_prompts(vocabulary: int, seed: int, lengths: list[int]) -> list[list[
     return [[dice.randrange(1, vocabulary) for _ in range(n)] for n in lengths]
 
 
-@pytest.mark.parametrize("size", ["tiny", "small"])
-def test_a_mixed_batch_agrees_with_the_official_model(
-    size: str, request: pytest.FixtureRequest
-) -> None:
+@pytest.fixture(scope="module", params=["tiny", "tiny_torch"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Both ways to compute: the C++ library, and torch."""
+    return request.getfixturevalue(request.param)
+
+
+def test_a_mixed_batch(engine: Engine, tiny_oracles: list[Oracle]) -> None:
     import oracle
 
-    engine: Engine = request.getfixturevalue(size)
-    prompts = random_prompts(min(engine.config.vocab_size, 65530), 11, LENGTHS)
-    answers = engine.generate(prompts, max_tokens=64)
-    oracle.check([request.getfixturevalue(f"{size}_oracle")], prompts, answers)
+    prompts = random_prompts(engine.config.vocab_size, 11, LENGTHS)
+    oracle.check(tiny_oracles, prompts, engine.generate(prompts, max_tokens=64))
 
 
-def test_another_implementation_says_the_same(tiny: Engine, tiny_oracles: list[Oracle]) -> None:
+def test_a_mixed_batch_at_the_published_size(small: Engine, small_oracle: Oracle) -> None:
     import oracle
 
-    prompts = random_prompts(tiny.config.vocab_size, 12, LENGTHS)
-    oracle.check(tiny_oracles, prompts, tiny.generate(prompts, max_tokens=64))
+    prompts = random_prompts(65530, 11, LENGTHS)
+    oracle.check([small_oracle], prompts, small.generate(prompts, max_tokens=64))
 
 
 @pytest.mark.parametrize("length", [1, 2, 511, 2000])
-def test_a_prompt_alone(tiny: Engine, tiny_oracles: list[Oracle], length: int) -> None:
+def test_a_prompt_alone(engine: Engine, tiny_oracles: list[Oracle], length: int) -> None:
     import oracle
 
-    prompts = random_prompts(tiny.config.vocab_size, length, [length])
-    oracle.check(tiny_oracles, prompts, tiny.generate(prompts, max_tokens=32))
+    prompts = random_prompts(engine.config.vocab_size, length, [length])
+    oracle.check(tiny_oracles, prompts, engine.generate(prompts, max_tokens=32))
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_prompts_cut_by_a_budget_while_others_write(
-    tiny: Engine, tiny_oracles: list[Oracle], budget: int
+    engine: Engine, tiny_oracles: list[Oracle], budget: int
 ) -> None:
     import oracle
 
-    prompts = random_prompts(tiny.config.vocab_size, 13, [1, 70, 33, 2, 65, 12])
-    usual, tiny.budget = tiny.budget, budget
+    prompts = random_prompts(engine.config.vocab_size, 13, [1, 70, 33, 2, 65, 12])
+    usual, engine.budget = engine.budget, budget
     try:
-        answers = tiny.generate(prompts, max_tokens=16)
+        answers = engine.generate(prompts, max_tokens=16)
     finally:
-        tiny.budget = usual
+        engine.budget = usual
     oracle.check(tiny_oracles, prompts, answers)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,15 +13,6 @@ pytestmark = pytest.mark.engine
 
 SEED = 2026  # that of the model card's figures; chats are drawn from it while the test runs
 COUNT = 200
-
-
-# For the whole session: an engine that ends takes vLLM's process groups with it, and other tests
-# have engines in this process.
-@pytest.fixture(scope="session")
-def recall_engine(tiny_model: Path) -> Iterator[object]:
-    import recall_chats
-
-    yield recall_chats.start(tiny_model)
 
 
 @pytest.fixture(scope="session")

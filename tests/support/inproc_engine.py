@@ -67,6 +67,11 @@ class Engine:
         self.runner.model.compute_logits = self._record
 
     @property
+    def runs_on_torch(self) -> bool:
+        """Whether no C++ library computes the blocks."""
+        return self.runner.model.model.blocks[0].stack is None
+
+    @property
     def budget(self) -> int:
         """Tokens that a step may have; can be changed between steps, up to `MOST_ROWS`."""
         return self.scheduler.max_num_scheduled_tokens

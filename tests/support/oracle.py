@@ -72,9 +72,8 @@ class Another(Oracle):
         config = rwkv7_hf.RWKV7Config(**json.loads((model / "config.json").read_text()))
         self.model = rwkv7_hf.RWKV7ForCausalLM(config)
         weights = {n: t.float() for n, t in load_file(model / "model.safetensors").items()}
-        missing, unexpected = self.model.load_state_dict(weights, strict=False)
-        tied = ["lm_head.weight"] if config.tie_word_embeddings else []
-        assert (missing, unexpected) == (tied, [])
+        weights.setdefault("lm_head.weight", weights["model.embeddings.weight"])  # a tied head
+        self.model.load_state_dict(weights)
         self.model.eval()
 
     @torch.no_grad()
