@@ -8,7 +8,7 @@ from typing import Any
 import kernel_cases
 import torch
 
-from rwkv_server.kernels import naive, torch_rows, triton_rows, triton_wkv7
+from rwkv_server.kernels import naive, torch_rows, torch_wkv7, triton_rows, triton_wkv7
 from rwkv_server.kernels.device_plan import DevicePlan, build_device_plan
 from rwkv_server.kernels.plan import build_plan
 
@@ -53,6 +53,24 @@ def compare_recurrence(device: str, step: kernel_cases.Step, sizes: tuple[int, i
     }
     untouched = bool(state.cpu()[guard].isnan().all()) and not bool(out[n:].any())
     return errors | {"ok": untouched and max(errors.values()) <= TOLERANCE}
+
+
+def check_precision(device: str) -> Iterator[Row]:
+    """A long prompt, and one token repeated without decay, where rounding has most to work on."""
+    r, log_w, k, v, kk, a = kernel_cases.rows(1000, 1, 64, 64, seed=4)
+    repeated = (r, log_w * 0, k, v, kk[:1].expand_as(kk).contiguous(), torch.ones_like(a))
+    for name, inputs in (("a prompt of 1,000", (r, log_w, k, v, kk, a)), ("a repeat", repeated)):
+        step: kernel_cases.Step = ([1000], [0], [True])
+        wide = torch.zeros(1, 1, 64, 64, dtype=torch.float64)
+        wanted = naive.wkv7(*(x.double() for x in inputs), state=wide, plan=build_plan(*step))
+        state = torch.full((1, 1, 64, 64), float("nan"), device=device)
+        plan = kernel_cases.on_device(step, 0, device)
+        out = triton_wkv7.wkv7(*(x.to(device) for x in inputs), state=state, plan=plan)
+        errors = {
+            "out": relative_error(out.cpu(), wanted),
+            "state": relative_error(state.cpu(), wide),
+        }
+        yield {"check": f"precision, {name}", "ok": max(errors.values()) <= TOLERANCE} | errors
 
 
 def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
@@ -140,6 +158,9 @@ def check_no_waiting() -> Row:
 
 def measure_time() -> Iterator[Row]:
     """Microseconds of the recurrence of one layer, and its states' bytes a second."""
+    big = torch.zeros(2, 2**28, device="cuda")
+    micros = time_recorded(lambda: big[0].copy_(big[1]))
+    yield {"time": "a copy of 1 GiB", "us": micros, "GB/s": round(2**31 / micros / 1e3)}
     for name, heads in SHAPES.items():
         for batch in BATCHES:
             micros = time_steps(heads, [1] * batch)
@@ -148,16 +169,24 @@ def measure_time() -> Iterator[Row]:
             yield {"time": f"decode, {name}, batch {batch}", "us": micros, "GB/s": rate}
         for rows in PROMPTS:
             yield {"time": f"prompt of {rows}, {name}", "us": time_steps(heads, [rows])}
+    for lengths in ([1] * 32, [2048]):
+        micros = time_steps(SHAPES["1.5B"], lengths, by_torch=True)
+        yield {"time": f"torch operations, 1.5B, {len(lengths)} x {lengths[0]}"} | {
+            "us, not recorded": micros
+        }
 
 
-def time_steps(heads: int, lengths: list[int]) -> float:
+def time_steps(heads: int, lengths: list[int], *, by_torch: bool = False) -> float:
     """Median microseconds of one step, recorded and replayed."""
     count = len(lengths)
     step = (lengths, list(range(count)), [False] * count)
-    plan = kernel_cases.on_device(step, 0, "cuda")
+    on_device, on_host = kernel_cases.on_device(step, 0, "cuda"), build_plan(*step, device="cuda")
     inputs = [x.cuda() for x in kernel_cases.rows(sum(lengths), heads, 64, 64, seed=7)]
     state = torch.zeros(count, heads, 64, 64, device="cuda")
-    return time_recorded(lambda: triton_wkv7.wkv7(*inputs, state=state, plan=plan))
+    if by_torch:
+        # Not recorded: what solves triangular systems need not allow it.
+        return time_calls(lambda: torch_wkv7.wkv7(*inputs, state=state, plan=on_host))
+    return time_recorded(lambda: triton_wkv7.wkv7(*inputs, state=state, plan=on_device))
 
 
 def time_recorded(work: Callable[[], object], repeats: int = 20) -> float:
@@ -166,11 +195,17 @@ def time_recorded(work: Callable[[], object], repeats: int = 20) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
+    return time_calls(graph.replay, repeats)
+
+
+def time_calls(work: Callable[[], object], repeats: int = 20) -> float:
+    """Median microseconds between a call's first and last work on the device."""
     times = []
+    work()
     for _ in range(repeats):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        graph.replay()
+        work()
         end.record()
         end.synchronize()
         times.append(1000 * start.elapsed_time(end))
