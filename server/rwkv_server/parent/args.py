@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from rwkv_server.errors import ConfigInvalid
 from rwkv_server.model import packed_manifest
+from rwkv_server.model.config import RWKV7Config
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
@@ -147,6 +148,23 @@ def compute_threads(cores: int, parameters: int, ranks: int) -> int:
     return 1 if parameters < TINY_PARAMETERS else max(1, cores // ranks)
 
 
+def check_ranks(ranks: int, config: RWKV7Config) -> None:
+    """Each device has whole heads and feed-forward channels, as many as any other.
+
+    Raises:
+        ConfigInvalid: the model can't be split so.
+    """
+    counts = {"heads": config.num_heads, "feed-forward channels": config.intermediate_size}
+    for what, count in counts.items():
+        if count % ranks:
+            raise ConfigInvalid(
+                f"engine.tensorParallelSize: {ranks} devices can't share the model's {count} "
+                f"{what} evenly; set spec.hardware.devicesPerReplica to a number that divides them",
+                found=ranks,
+                wanted=f"a divisor of {count}",
+            )
+
+
 def _check_ascend(settings: Settings) -> None:
     """Refuse what the plugin would refuse on Ascend once vLLM has started."""
     devices = settings.engine.tensor_parallel_size
@@ -160,7 +178,7 @@ def _check_ascend(settings: Settings) -> None:
 
 
 def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
-    """Packed feed-forward weights, where they are asked for and the stack allows them."""
+    """Weights in fewer bits, where they are asked for and the stack allows them."""
     scheme, allowed = settings.engine.quantization, settings.stack.supports.quantization
     if scheme == "None":
         return {}
@@ -171,8 +189,10 @@ def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, objec
             found=scheme,
             wanted=told,
         )
-    packed = {packed_manifest.KEY: {"scheme": scheme, "model": model.digest}}
-    return {"additional-config": json.dumps(packed)}
+    wish: dict[str, object] = {packed_manifest.KEY: {"scheme": scheme, "model": model.digest}}
+    if scheme in packed_manifest.ON_LOAD:
+        wish = {packed_manifest.ON_LOAD_KEY: scheme}
+    return {"additional-config": json.dumps(wish)}
 
 
 def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:

@@ -126,15 +126,16 @@ class Parent:
 
         dtype, vendor = self._settings.model.dtype, self._settings.stack.vendor
         model = await in_thread(lambda: check_model(location, dtype, vendor, hashed))
-        await in_thread(lambda: self._check_packed(model))
+        await in_thread(lambda: self._check_fit(model))
         self._status.model = model
         return model
 
-    def _check_packed(self, model: ModelInfo) -> None:
-        """Packed weights, where they may be used: vLLM would only say that its engine failed."""
-        scheme = self._settings.engine.quantization
+    def _check_fit(self, model: ModelInfo) -> None:
+        """Devices and packed weights against the model: vLLM would only say that it failed."""
+        engine, config = self._settings.engine, read_config(model.path)
+        args.check_ranks(engine.tensor_parallel_size, config)
+        scheme = engine.quantization
         if scheme in packed_manifest.ROWS and scheme in self._settings.stack.supports.quantization:
-            config = read_config(model.path)
             packed_manifest.read(model.path, scheme, model.digest, config)
 
     async def _start_child(self, model: ModelInfo) -> None:

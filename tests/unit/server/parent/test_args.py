@@ -10,6 +10,7 @@ import yaml
 
 from rwkv_server import settings
 from rwkv_server.errors import ConfigInvalid
+from rwkv_server.model.config import RWKV7Config
 from rwkv_server.parent import args
 from rwkv_server.preflight.model import ModelInfo
 
@@ -172,3 +173,14 @@ def test_a_wrong_end_is_overridden():
     model = dataclasses.replace(MODEL, wrong_end=True)
     ours = set(args.child_args(parsed, model)) - set(build())
     assert ours == {'--override-generation-config={"eos_token_id": 0}'}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "told"), [(4, "6 heads evenly"), (3, "1024 feed-forward channels evenly")]
+)
+def test_devices_that_cannot_share_a_model_evenly_are_refused(ranks, told):
+    model = RWKV7Config(320, 384, 3, 64, 1024, 32, 32, 16, 64, 1e-5, False)
+    args.check_ranks(2, model)
+    with pytest.raises(ConfigInvalid, match=told) as caught:
+        args.check_ranks(ranks, model)
+    assert caught.value.found == ranks
