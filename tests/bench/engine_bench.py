@@ -9,6 +9,7 @@ and of disk, and a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 import engine_growth
 import engine_peers
@@ -38,30 +39,30 @@ def main() -> None:
         kinds=tuple(args.kinds.split(",")),
         patterns=tuple(filter(None, args.rows.split(","))),
     )
-    made = measure(options, args.quick)
-    for row in made:
-        print(engine_rows.line(row))
     whole = not args.quick and not options.patterns and options.kinds == KINDS
-    if whole:
-        print(results.write("engine", made, ["make bench-engine"]))
-    else:
+    made: list[engine_rows.Row] = []
+    for rows in parts(options, args.quick):
+        for row in rows:
+            print(engine_rows.line(row), flush=True)
+        made += rows
+        if whole:  # after each part: the next one may fail after ten minutes
+            print(results.write("engine", made, ["make bench-engine"]))
+    if not whole:
         print("bench-engine: part of the rows only, build/bench/engine.json stays as it was")
 
 
-def measure(options: Options, quick: bool) -> list[engine_rows.Row]:
-    """All rows that are asked for."""
+def parts(options: Options, quick: bool) -> Iterator[list[engine_rows.Row]]:
+    """All rows that are asked for, part by part as they are measured."""
     peers = engine_peers.prepare()
-    rows = []
     for threads in (1,) if quick else engine_plan.THREADS:
-        rows += engine_rounds.measure(options, peers, threads)
-    for names, part in (
+        yield engine_rounds.measure(options, peers, threads)
+    for names, measure in (
         (engine_plan.GROWTH_ROWS, engine_growth.growth),
         (engine_plan.SERVER_ROWS, engine_growth.server),
     ):
         asked = engine_plan.any_wanted(names, options.patterns)
         if asked and (options.patterns or not quick):
-            rows += part(peers)
-    return rows
+            yield measure(peers)
 
 
 if __name__ == "__main__":

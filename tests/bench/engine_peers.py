@@ -8,6 +8,7 @@ its own converter and quantiser turn our checkpoint into its format.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import platform
 import shutil
@@ -89,14 +90,17 @@ def _made(name: str, digest: str, make: Callable[[Path], None]) -> Path:
     """The cached folder of that name and digest; older ones of the name go."""
     cache = engine_env.cache_root() / "bench"
     target = cache / f"{name}-{digest}"
-    if (target / "complete").exists():
-        return target
-    for old in cache.glob(f"{name}-*"):
-        shutil.rmtree(old)
-    target.mkdir(parents=True)
-    print(f"bench-engine: making {target}", flush=True)
-    make(target)
-    (target / "complete").touch()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # another checkout may be at it
+        if (target / "complete").exists():
+            return target
+        for old in cache.glob(f"{name}-*"):
+            shutil.rmtree(old)
+        target.mkdir()
+        print(f"bench-engine: making {target}", flush=True)
+        make(target)
+        (target / "complete").touch()
     return target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cells import number
@@ -23,7 +23,27 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
         "| goal | ours | against | ratio | of best rounds | must | aim | |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    return [NOTES, "", *head, *goals, ""]
+    return [NOTES, "", *head, *goals, "", *profile({row["name"]: row for row in rows})]
+
+
+def profile(rows: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Where a step at batch 1 goes and what it can't do without: why an aim on it is missed."""
+    parts = {
+        "layers": "step_ms/layers/1t",
+        "head": "step_ms/head/1t",
+        "rest": "step_overhead_ms/1t",
+    }
+    if "floor_b1/bf16/1t" not in rows or not set(parts.values()) <= rows.keys():
+        return []
+    spent = {part: rows[name]["value"] for part, name in parts.items()}
+    floor = 1e3 / rows["floor_b1/bf16/1t"]["peer_value"]
+    return [
+        f"A greedy step at batch 1 (bf16, one thread) takes {number(sum(spent.values()))} ms: "
+        f"{number(spent['layers'])} in the layers, {number(spent['head'])} in the head, "
+        f"{number(spent['rest'])} in vLLM's scheduler, runner, sampler and output. Reading the "
+        f"weights once, doing nothing else, takes {number(floor)} ms here.",
+        "",
+    ]
 
 
 def goal_line(row: dict[str, Any]) -> str:

@@ -141,3 +141,13 @@ def test_the_page_shows_goals_losses_and_rows_without_a_peer() -> None:
     assert "| ≥ 1.1 | ≥ 1.3 | **must missed by 27%** |" in page
     assert "0.80 (loss)" in page
     assert "| `ttft_ms/1` | 3 ms |" in page
+
+
+def test_the_page_says_where_a_step_goes() -> None:
+    parts = {"greedy": [10.0], "floor": [5.0], "sampled": [11.0], "rest": [2.0]}
+    made = engine_rows.step_rows({**parts, "layers": [6.0], "head": [2.5]})
+    rows = {row.name: row.as_dict() for row in made}
+    (text, _) = engine_section.profile(rows)
+    assert "takes 10.5 ms: 6 in the layers, 2.5 in the head, 2 in vLLM's" in text
+    assert "takes 5 ms here" in text
+    assert engine_section.profile({}) == []
