@@ -31,8 +31,6 @@ CACHE_FLAG = "--kv-cache-memory-bytes"
 # On CPUs vLLM turns the name `uni` into a worker process of its own, to give it threads. It has its
 # threads from the environment here, so the import path keeps one process and one start less.
 ONE_PROCESS_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-# Answers to one request; vLLM's own bound is 16384, and one such request stops all others.
-MAX_CHOICES = 128
 # Longer than the router keeps an idle connection, so that we never close one under a request.
 KEEP_ALIVE_S = 75
 
@@ -117,7 +115,6 @@ def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str)
     fixed = {
         "VLLM_API_KEY": key,
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_MAX_N_SEQUENCES": str(MAX_CHOICES),
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_S),
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",

@@ -16,6 +16,9 @@ from rwkv_server.web.errors import Refusal
 
 MAX_BODY_BYTES = 64 << 20
 
+# Answers to one request: each is a sequence, and one such request could stop all others.
+MAX_CHOICES = 128
+
 FORBIDDEN = ("kv_transfer_params", "ec_transfer_params", "cache_salt")
 CARRIER = "vllm_xargs"
 
@@ -75,8 +78,21 @@ def check_body(body: bytes) -> None:
             _refuse_field(name)
         if isinstance(carried, dict) and name in carried:
             _refuse_field(f"{CARRIER}.{name}")
+    _check_choices(request.get("n"))
     if _SURROGATE.search(body):
         _check_text(request)
+
+
+def _check_choices(count: Any) -> None:
+    """Bound `n` in whatever form vLLM reads a number from; what isn't one vLLM refuses."""
+    try:
+        too_many = float(count) > MAX_CHOICES
+    except OverflowError:
+        too_many = count > 0
+    except (TypeError, ValueError):
+        too_many = False
+    if too_many:
+        raise Refusal(400, "invalid_value", f"n must be at most {MAX_CHOICES}.", param="n")
 
 
 def _parse(body: bytes) -> Any:

@@ -18,7 +18,7 @@ from rwkv_server.web.errors import Refusal
         '{"seed": 7, "temperature": 0.5}',
         '{"a": {"x": 1}, "b": {"x": 1}}',
         '{"content": "\\ud83d\\ude00 \\\\ud800"}',
-        '{"n": 1e3, "text": "é\u2028"}',
+        '{"n": 1e2, "text": "é\u2028"}',
     ],
 )
 def test_ordinary_requests_pass(text):
@@ -122,3 +122,11 @@ async def test_replay_gives_the_body_once_and_then_the_connection():
     receive = body.replay_body(b"abc", channel({"type": "http.disconnect"}))
     assert await receive() == {"type": "http.request", "body": b"abc", "more_body": False}
     assert await receive() == {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize("count", ["129", "129.0", '"5000"', "1" + "0" * 400])
+def test_answers_to_one_request_have_a_bound(count):
+    body.check_body(b'{"n": 128}')
+    body.check_body(b'{"n": "many"}')
+    with pytest.raises(Refusal, match="n must be at most 128"):
+        body.check_body(f'{{"n": {count}}}'.encode())
