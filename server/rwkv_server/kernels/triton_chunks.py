@@ -16,8 +16,8 @@ import triton.language as tl
 from rwkv_server.kernels.device_plan import DevicePlan
 from rwkv_server.kernels.triton_program import Program
 
-SOLVE = Program(columns=32, warps=4)
-CARRY = Program(columns=16, warps=4)
+SOLVE = Program(columns=64, warps=4)
+CARRY = Program(columns=16, warps=2, stages=2)
 
 
 @triton.jit
@@ -231,7 +231,7 @@ def many_rows_each(
         plan.chunk_ends,
         heads,
         PRECISION=precision,
-        num_warps=SOLVE.warps,
+        **SOLVE.options,
         **SOLVE.sizes(k, v),
     )
     sizes = CARRY.sizes(k, v)
@@ -254,6 +254,6 @@ def many_rows_each(
         heads,
         INITIAL=initial is not None,
         PRECISION=precision,
-        num_warps=CARRY.warps,
+        **CARRY.options,
         **sizes,
     )

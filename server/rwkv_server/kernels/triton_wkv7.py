@@ -16,7 +16,7 @@ from rwkv_server.kernels import triton_chunks
 from rwkv_server.kernels.device_plan import DevicePlan
 from rwkv_server.kernels.triton_program import Program
 
-STEP = Program(columns=32, warps=2)
+STEP = Program(columns=64, warps=2)
 
 
 @triton.jit
@@ -132,6 +132,6 @@ def _one_row_each(
         programs[1],
         DECODES=plan.decodes,
         INITIAL=initial is not None,
-        num_warps=STEP.warps,
+        **STEP.options,
         **sizes,
     )
