@@ -7,11 +7,11 @@ import importlib.metadata
 import importlib.util
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parents[2]
-CODE = ("server/rwkv_server/kernels", "server/rwkv_server/model", "tests/gpu")
 PACKAGES = ("torch", "triton", "vllm", "numpy")
 
 
@@ -42,21 +42,19 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "commit": _output("git", "-C", str(REPO), "rev-parse", "HEAD"),
-        "changed": _output("git", "-C", str(REPO), "status", "--porcelain", "--", *CODE),
         "code": hash_code(),
     }
 
 
 def hash_code() -> dict[str, str]:
-    """SHA-256 of every file of the code under test."""
-    files = sorted(
-        file
-        for folder in CODE
-        for file in (REPO / folder).rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
-    )
+    """SHA-256 of every file of this repository that has been imported, and of the script."""
+    found = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    files = {Path(name).resolve() for name in found if name} | {REPO / "tests" / "gpu" / "run"}
+    own = sorted(file for file in files if file.is_relative_to(REPO) and file.suffix in ("", ".py"))
     return {
-        str(file.relative_to(REPO)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+        str(file.relative_to(REPO)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in own
+        if "build" not in file.relative_to(REPO).parts
     }
 
 

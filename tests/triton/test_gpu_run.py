@@ -92,4 +92,6 @@ def test_evidence_is_written_whatever_happens(
     assert evidence["results"][-1]["why"] == "the Python package vllm isn't installed"
     digest = evidence.pop("sha256")
     assert digest == hashlib.sha256(json.dumps(evidence, sort_keys=True).encode()).hexdigest()
-    assert "tests/gpu/run" in evidence["machine"]["code"]
+    code = evidence["machine"]["code"]
+    for file in ("tests/gpu/run", "tests/gpu/machine.py"):
+        assert code[file] == hashlib.sha256((SCRIPT.parents[2] / file).read_bytes()).hexdigest()
