@@ -132,7 +132,7 @@ class Runtime(_Section):
     packages: dict[str, PackageVersion] = {}
 
 
-Quantization = Literal["None", "W8", "W4"]
+Quantization = Literal["None", "Int8", "Int4", "W8", "W4"]
 
 
 class Supports(_Section):

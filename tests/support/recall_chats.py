@@ -14,7 +14,7 @@ from tiny_recall import probes
 SLOTS = 32
 
 
-def start(model: Path) -> LLM:
+def start(model: Path, additional_config: dict[str, str] | None = None) -> LLM:
     parsed = config.parse_config(json.loads((model / "config.json").read_text()))
     return LLM(
         model=str(model),
@@ -27,6 +27,7 @@ def start(model: Path) -> LLM:
         kv_cache_memory_bytes=state_layout.cache_bytes(parsed, "float32", SLOTS),
         num_gpu_blocks_override=SLOTS + 1,
         distributed_executor_backend="uni",
+        additional_config=additional_config or {},
     )
 
 

@@ -16,7 +16,7 @@ from rwkv_operator.api.parsing import Fields
 from rwkv_operator.errors import InvalidSpec
 
 AUTH_MODES: Final = ("APIKeys", "Open")
-QUANTIZATIONS: Final = ("None", "W8", "W4")
+QUANTIZATIONS: Final = ("None", "Int8", "Int4", "W8", "W4")
 ON_UNKNOWN: Final = ("Wait", "Refuse", "Proceed")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 MAX_ENGINES: Final = 64

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 
 import torch
 
+from rwkv_server.kernels.cpu_quantize import Packed
+
 # Of stored matrices, rows and shift states; packed formats of matrices have further numbers.
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+PACKED = {"Int8": 3, "Int4": 4}
 
 _P, _I64, _I32, _F32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_float
 
@@ -25,7 +28,6 @@ class Matrix(ctypes.Structure):
         ("outputs", _I64),
         ("inputs", _I64),
         ("format", _I32),
-        ("group", _I32),
     )
 
 
@@ -83,7 +85,13 @@ def matrix(weight: torch.Tensor) -> Matrix:
     """A table entry for (outputs, inputs) of a plain type."""
     assert weight.is_contiguous()
     outputs, inputs = weight.shape
-    return Matrix(weight.data_ptr(), None, outputs, inputs, TYPES[weight.dtype], 0)
+    return Matrix(weight.data_ptr(), None, outputs, inputs, TYPES[weight.dtype])
+
+
+def packed_matrix(packed: Packed, values: torch.Tensor) -> Matrix:
+    """A table entry for packed weights whose values were moved to `values`."""
+    data, scales = values.data_ptr(), packed.scales.data_ptr()
+    return Matrix(data, scales, *packed.shape, PACKED[packed.scheme])
 
 
 def slots(state: torch.Tensor) -> Slots:

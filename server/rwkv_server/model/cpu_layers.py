@@ -16,12 +16,14 @@ from torch import nn
 from vllm.utils.torch_utils import direct_register_custom_op
 
 from rwkv_server import vllm_compat
-from rwkv_server.kernels import cpu_library, cpu_tables
+from rwkv_server.kernels import cpu_library, cpu_quantize, cpu_tables
 from rwkv_server.model import arena, layers, shards
 from rwkv_server.model.config import RWKV7Config
 
 # Rows are read in whole vectors, and held on the stack: see cpp/simd.h, kMaxSize and kMaxHead.
 _LANES, _MAX_SIZE, _MAX_HEAD = 16, 16384, 256
+# What packing shrinks; low-rank matrices are small and steer decays, so they stay.
+_PACKED = frozenset({"r", "k", "v", "o", "ffn_key", "ffn_value", "head"})
 
 
 def fit(config: RWKV7Config, weight: torch.Tensor) -> cpu_library.Library | None:
@@ -66,21 +68,58 @@ class CpuLayers:
         blocks: Sequence[layers.RWKV7Block],
         norm: nn.Module,
         head: nn.Module,
+        scheme: str | None,
     ) -> None:
-        """Take over loaded weights: vLLM is to leave them as they are."""
+        """Take over loaded weights: vLLM is to leave them as they are.
+
+        Args:
+            library: what computes.
+            config: the model's.
+            blocks: this rank's.
+            norm: the final one, or a stand-in without weights.
+            head: as `norm`.
+            scheme: "Int8" or "Int4" to pack the large matrices, None to keep them.
+        """
         self.blocks, self.norm = list(blocks), norm
         self._library = library
         self._kept: list[torch.Tensor] = []
         self._bound: tuple[torch.Tensor, ...] | None = None
-        linears = [linear for block in blocks for _, linear in _linears(block)]
-        heads = [head] if hasattr(head, "weight") else []
-        for module in (*linears, *heads):
-            vllm_compat.keep_weights(module)
-        arena.move([module.weight for module in (*linears, *heads)])
+        self.type = cpu_tables.TYPES[blocks[0].attn.r_proj.weight.dtype]
+        self._packed = scheme is not None
+        self._matrices = self._take(head, scheme, tied=config.tie_word_embeddings)
         self._table = (cpu_tables.Layer * len(blocks))(*map(self._layer, blocks))
         self.model = self._model(config, blocks[0])
         self._engine = library.open_engine(self.model, torch.get_num_threads())
-        self._head = cpu_tables.matrix(head.weight[: config.vocab_size]) if heads else None
+        self._head = self._matrices.get(head)
+        if self._head is not None:
+            self._head.outputs = config.vocab_size
+
+    def _take(
+        self, head: nn.Module, scheme: str | None, tied: bool
+    ) -> dict[nn.Module, cpu_tables.Matrix]:
+        """Pack what is to be packed, move all into one arena, and say where each matrix is."""
+        named = [pair for block in self.blocks for pair in _linears(block)]
+        if hasattr(head, "weight"):
+            named.append(("head", head))
+        for _, module in named:
+            vllm_compat.keep_weights(module)
+        packed = {}
+        for name, module in named:
+            if scheme is not None and name in _PACKED:
+                # The head decides between tokens that are nearly alike: 8 bits at least.
+                one = cpu_quantize.pack(module.weight, "Int8" if name == "head" else scheme)
+                packed[module] = one
+                if name != "head" or not tied:  # a tied head is the embedding
+                    module.weight.data = module.weight.data[:0]
+        plain = [module for _, module in named if module not in packed]
+        arena.move([module.weight for module in plain])
+        values = [nn.Parameter(one.values, requires_grad=False) for one in packed.values()]
+        arena.move(values)
+        table = {module: cpu_tables.matrix(module.weight) for module in plain}
+        for (module, one), moved in zip(packed.items(), values, strict=True):
+            self._kept += (moved.data, one.scales)
+            table[module] = cpu_tables.packed_matrix(one, moved.data)
+        return table
 
     def _vector(self, *vectors: torch.Tensor | None) -> int | None:
         """The address of an fp32 copy, side by side; None where there is none."""
@@ -107,7 +146,7 @@ class CpuLayers:
             **{name: self._vector(getattr(attn, name)) for name in ("k_k", "k_a", "r_k")},
         )
         for name, linear in _linears(block):
-            setattr(table, name, cpu_tables.matrix(linear.weight))
+            setattr(table, name, self._matrices[linear])
             if name in ("w_up", "a_up", "v_up"):
                 setattr(table, f"{name[0]}_bias", self._vector(linear.bias))
         return table
@@ -121,7 +160,7 @@ class CpuLayers:
             layers=len(self._table),
             norm_eps=config.norm_eps,
             group_norm_eps=config.group_norm_eps,
-            type=cpu_tables.TYPES[first.attn.r_proj.weight.dtype],
+            type=self.type,
             first=first.pre_norm is not None,
             layer=ctypes.cast(self._table, ctypes.POINTER(cpu_tables.Layer)),
             norm=self._norm(self.norm),
@@ -140,12 +179,14 @@ class CpuLayers:
         """(rows, size) → (rows, size), normed where this rank has the final norm."""
         metadata = vllm_compat.current_metadata(self.blocks[0].prefix)
         if metadata is None:  # a run that only measures memory
+            if self._packed:  # there is nothing that torch could run
+                return torch.zeros_like(hidden)
             for block in self.blocks:
                 hidden = block.run(hidden, v_first)
             return self.norm(hidden)
         self._bind()
         steps = metadata.plan
-        if len(steps.fresh):
+        if steps.new_slots:
             for block in self.blocks:
                 block.clear(block.kv_cache, steps)
         hidden = hidden.contiguous()

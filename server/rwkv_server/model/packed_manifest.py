@@ -18,6 +18,9 @@ from rwkv_server.model.config import RWKV7Config
 
 # The key in vLLM's `additional_config`: {"scheme": "W8", "model": "sha256:…"}.
 KEY = "rwkv_packed_ffn"
+# Without a manifest: the engine packs the weights while it loads them. The value is the scheme.
+ON_LOAD_KEY = "rwkv_pack_on_load"
+ON_LOAD = ("Int8", "Int4")
 SCHEMA = "rwkv-packed-ffn/1"
 GROUP = 128
 # Batch rows that a scheme was ever measured for; other batches take the dense weights.

@@ -98,6 +98,7 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
         self.lm_head = self._build_head(config, maybe_prefix(prefix, "lm_head"))
         self.logits_processor = LogitsProcessor(config.vocab_size)
         self._packed = vllm_config.additional_config.get(packed_manifest.KEY)
+        self._on_load = vllm_config.additional_config.get(packed_manifest.ON_LOAD_KEY)
         self._folder = Path(vllm_config.model_config.model)
         self._stack: cpu_layers.CpuLayers | None = None
 
@@ -164,9 +165,16 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
         """Run the blocks as one C++ call a step, where that can be."""
         blocks, config = self.model.blocks, self.config.parse()
         library = cpu_layers.fit(config, blocks[0].attn.r_proj.weight)
+        scheme = self._on_load
         if library is None:
+            if scheme is not None:
+                raise ValueError(
+                    f"engine.quantization {scheme} needs the C++ kernels, and these don't fit the "
+                    "machine, the model or the number of devices: set it to None"
+                )
             return
-        self._stack = cpu_layers.CpuLayers(library, config, blocks, self.model.norm, self.lm_head)
+        norm, head = self.model.norm, self.lm_head
+        self._stack = cpu_layers.CpuLayers(library, config, blocks, norm, head, scheme)
         blocks[0].stack = self._stack
         if not isinstance(self.model.embeddings, PPMissingLayer):
             vllm_compat.keep_weights(self.model.embeddings)

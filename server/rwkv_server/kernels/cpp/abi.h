@@ -8,14 +8,14 @@
 namespace rwkv {
 
 enum Type : int32_t { kF32 = 0, kBf16 = 1, kF16 = 2 };
+// Formats of matrices alone; those above are formats too.
+enum Packed : int32_t { kInt8 = 3, kInt4 = 4 };
 
-// How a matrix is stored: the three plain types above, or a packed format of its own number.
 struct Matrix {
   const void* data;    // (outputs, inputs)
-  const void* scales;  // as the format says, or null
+  const void* scales;  // of packed formats: see int8.h and int4.h
   int64_t outputs, inputs;
   int32_t format;
-  int32_t group;  // inputs that share a scale, where the format has groups
 };
 
 // One state tensor of a layer's slots, in place: slot s begins at data + s * stride.

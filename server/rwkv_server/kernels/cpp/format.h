@@ -1,9 +1,13 @@
 // How each kind of stored weight is multiplied: one `Format` per kind, all with the same members.
 //
 //   kTileN, kTileM        most weight rows and batch rows that tile() takes at once
+//   kTallN, kTallM        the same where there are few batch rows, so that memory sets the pace
+//   kDecodes              whether rows are first decoded to another format, see int4.h
 //   row_bytes(inputs)     bytes of one prepared batch row; a multiple of 64
 //   prepare(x, inputs, row)   turn fp32 inputs into what is multiplied, zeros up to row_bytes
-//   tile<TN, TM>(w, n, x, stride, out, ld)   the outputs n… of TM rows: out[j * ld + i]
+//   kChunk                most inputs that tile() is given at once
+//   tile<TN, TM>(w, n, k, end, x, stride, out, ld)   what the inputs from k to `end` add to the
+//                         outputs n… of TM rows: out[j * ld + i]
 //
 // The promise that all keep: an output is the same sum in the same order whichever tile it falls
 // into. So each of a tile's outputs has an accumulator of its own, which runs along the inputs, and
@@ -11,6 +15,7 @@
 // on what else is in its batch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,8 +23,6 @@
 #include "simd.h"
 
 namespace rwkv {
-
-inline int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
 // Fold a tile's accumulators into out[j * ld + i].
 template <int TN, int TM>
@@ -62,11 +65,14 @@ inline void finish(const Vec (&acc)[TN][TM], float* out, int64_t ld) {
 // Formats whose weights and inputs are widened or multiplied lane by lane; `Ops` does one step.
 template <class Ops>
 struct Lanes {
+  static constexpr bool kDecodes = false;
+  static constexpr int64_t kChunk = 1024;
   static constexpr int kTileN = Ops::kTileN, kTileM = Ops::kTileM;
+  static constexpr int kTallN = 8, kTallM = kLanes == 8 ? 1 : 2;
   using Stored = typename Ops::Stored;
   using Prepared = typename Ops::Prepared;
-  // The hardware follows no rows that are as short as these; what comes next is asked for here.
-  static constexpr int64_t kAhead = (12 << 10) / sizeof(Stored);
+  // Tiles of several batch rows don't keep memory busy; what comes next is asked for ahead of time.
+  static constexpr int64_t kAheadRows = 8, kAheadBytes = 12 << 10;
 
   static int64_t row_bytes(int64_t inputs) {
     return round_up(inputs * sizeof(Prepared), 64);
@@ -84,19 +90,22 @@ struct Lanes {
   }
 
   template <int TN, int TM>
-  static void tile(const Matrix& w, int64_t n, const char* x, int64_t stride, float* out,
-                   int64_t ld) {
+  static void tile(const Matrix& w, int64_t n, int64_t k, int64_t end, const char* x,
+                   int64_t stride, float* out, int64_t ld) {
     const Stored* weights = static_cast<const Stored*>(w.data) + n * w.inputs;
     Vec acc[TN][TM] = {};
-    int64_t k = 0;
-    for (; k + Ops::kStep <= w.inputs; k += Ops::kStep) {
-      for (int i = 0; i < TN; i++) __builtin_prefetch(weights + i * w.inputs + k + kAhead);
+    const int64_t bytes = w.inputs * sizeof(Stored);
+    const int64_t ahead = w.inputs * std::max(kAheadRows, kAheadBytes / bytes);
+    for (; k + Ops::kStep <= end; k += Ops::kStep) {
+      if constexpr (TN <= kTileN) {
+        for (int i = 0; i < TN; i++) __builtin_prefetch(weights + i * w.inputs + k + ahead);
+      }
       step<TN, TM>(acc, weights + k, w.inputs, x + k * sizeof(Prepared), stride);
     }
-    if (k < w.inputs) {
+    if (k < end) {
       Stored rest[TN][Ops::kStep] = {};
       for (int i = 0; i < TN; i++) {
-        memcpy(rest[i], weights + i * w.inputs + k, (w.inputs - k) * sizeof(Stored));
+        memcpy(rest[i], weights + i * w.inputs + k, (end - k) * sizeof(Stored));
       }
       step<TN, TM>(acc, rest[0], Ops::kStep, x + k * sizeof(Prepared), stride);
     }
@@ -160,22 +169,5 @@ using Bf16 = Lanes<WidenedBf16>;
 #endif
 using F16 = Lanes<WidenedF16>;
 using F32 = Lanes<WidenedF32>;
-
-// Calls back with the format of a matrix as a value: with_format(w, [](auto f) { f.tile… }).
-template <class Use>
-inline auto with_format(const Matrix& w, const Use& use) {
-  switch (w.format) {
-    case kBf16: return use(Bf16{});
-    case kF16: return use(F16{});
-    default: return use(F32{});
-  }
-}
-
-inline int64_t row_bytes(const Matrix& w) {
-  return with_format(w, [&](auto f) { return f.row_bytes(w.inputs); });
-}
-inline void prepare(const Matrix& w, const float* x, void* row) {
-  with_format(w, [&](auto f) { f.prepare(x, w.inputs, row); });
-}
 
 }  // namespace rwkv

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
-#include "format.h"
+#include "formats.h"
 #include "pool.h"
 
 namespace rwkv {
@@ -29,38 +30,59 @@ struct Product {
   int64_t tasks() const { return (w->outputs + kOutputs - 1) / kOutputs; }
 };
 
-// All outputs of TN weight rows.
+// All outputs of TN weight rows, summed over the inputs from k to `end`.
 template <class F, int TN>
-inline void strip(const Matrix& w, int64_t n, const char* x, int64_t stride, int64_t rows,
-                  float* out) {
-  const auto take = [&](auto count) {
-    F::template tile<TN, count>(w, n, x, stride, out, kOutputs);
-    x += count * stride;
-    out += count * kOutputs;
-    rows -= count;
-  };
-  while (rows >= F::kTileM) take(std::integral_constant<int, F::kTileM>{});
-  if constexpr (F::kTileM > 2) {
-    if (rows >= 2) take(std::integral_constant<int, 2>{});
+inline void strip(const Matrix& w, int64_t n, int64_t k, int64_t end, const char* x,
+                  int64_t stride, int64_t rows, float* out) {
+  if constexpr (F::kDecodes) {
+    if (rows == 1) return F::template one_row<TN>(w, n, k, end, x, out);
+    thread_local std::vector<uint16_t> decoded;
+    decoded.resize(std::max<size_t>(decoded.size(), TN * w.inputs));
+    for (int i = 0; i < TN; i++) F::decode(w, n + i, k, end, decoded.data() + i * w.inputs);
+    const Matrix plain{decoded.data(), nullptr, TN, w.inputs, kBf16};
+    strip<typename F::As, TN>(plain, 0, k, end, x, stride, rows, out);
+  } else {
+    const auto take = [&](auto count) {
+      F::template tile<TN, count>(w, n, k, end, x, stride, out, kOutputs);
+      x += count * stride;
+      out += count * kOutputs;
+      rows -= count;
+    };
+    if constexpr (TN <= F::kTileN) {
+      while (rows >= F::kTileM) take(std::integral_constant<int, F::kTileM>{});
+    }
+    if constexpr (F::kTileM > 2) {
+      if (rows >= 2) take(std::integral_constant<int, 2>{});
+    }
+    if (rows > 0) take(std::integral_constant<int, 1>{});
   }
-  if (rows > 0) take(std::integral_constant<int, 1>{});
 }
 
 // `count` outputs from n on, of all rows.
 template <class F>
 inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t rows) {
-  const int64_t stride = F::row_bytes(p.w->inputs);
-  const int64_t fit = std::min(kRows, kInputBytes / stride) / F::kTileM * F::kTileM;
-  const int64_t block = std::max<int64_t>(F::kTileM, fit);
-  alignas(64) float results[kRows * kOutputs];
+  const int64_t inputs = p.w->inputs, stride = F::row_bytes(inputs);
+  const int64_t chunk = std::min(inputs, F::kChunk);
+  const int64_t fit = std::min(kRows, kInputBytes * inputs / (stride * chunk));
+  const int64_t whole = std::max<int64_t>(F::kTileM, fit / F::kTileM * F::kTileM);
+  const int64_t block = F::kDecodes ? kRows : whole;
+  alignas(64) float results[kRows * kOutputs], more[kRows * kOutputs];
   for (int64_t m = 0; m < rows; m += block) {
     const char* x = static_cast<const char*>(p.x) + m * stride;
     const int64_t here = std::min(block, rows - m);
     int64_t i = 0;
-    for (; i + F::kTileN <= count; i += F::kTileN) {
-      strip<F, F::kTileN>(*p.w, n + i, x, stride, here, results + i);
+    for (int64_t k = 0; k < inputs; k += chunk) {
+      const int64_t end = std::min(inputs, k + chunk);
+      float* to = k ? more : results;
+      for (i = 0; here <= F::kTallM && i + F::kTallN <= count; i += F::kTallN) {
+        strip<F, F::kTallN>(*p.w, n + i, k, end, x, stride, here, to + i);
+      }
+      for (; i + F::kTileN <= count; i += F::kTileN) {
+        strip<F, F::kTileN>(*p.w, n + i, k, end, x, stride, here, to + i);
+      }
+      for (; i < count; i++) strip<F, 1>(*p.w, n + i, k, end, x, stride, here, to + i);
+      for (i = 0; k && i < here * kOutputs; i++) results[i] += more[i];
     }
-    for (; i < count; i++) strip<F, 1>(*p.w, n + i, x, stride, here, results + i);
     for (int64_t j = 0; j < here; j++) {
       float* out = p.out + (m + j) * p.ld + n;
       const float* from = results + j * kOutputs;

@@ -16,6 +16,8 @@
 
 namespace rwkv {
 
+inline int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
 using F4 = float __attribute__((vector_size(16)));
 using I4 = int __attribute__((vector_size(16)));
 
