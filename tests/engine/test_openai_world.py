@@ -6,7 +6,9 @@ Its weights are random, so texts that matter are forced on it by a grammar of on
 from __future__ import annotations
 
 import json
+import shutil
 
+import fla_to_pth
 import openai
 import pytest
 import random_checkpoint
@@ -27,8 +29,16 @@ FAMILY = "家庭 👩‍👩‍👧‍👦, ça va? हिन्दी 🏳️�
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world") / "model"
-    return random_checkpoint.write_world_checkpoint(folder, seed=3)
+    """A .pth in official names and the configs of fla's format; no tokenizer of any kind."""
+    source = tmp_path_factory.mktemp("fla") / "model"
+    random_checkpoint.write_world_checkpoint(source, seed=3)
+    folder = tmp_path_factory.mktemp("world")
+    fla_to_pth.write_pth(source, folder / "RWKV-x070-World-random.pth")
+    # An official checkpoint has a head of its own.
+    config = json.loads((source / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(source / "generation_config.json", folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
