@@ -46,14 +46,17 @@ def fit(config: RWKV7Config, weight: torch.Tensor) -> cpu_library.Library | None
 
 
 def _linears(block: layers.RWKV7Block) -> Iterator[tuple[str, nn.Module]]:
-    """A block's matrices under the table's names."""
+    """A block's matrices under the table's names, in the order in which a step reads them."""
     attn, ffn = block.attn, block.ffn
-    for name in "rkvo":
-        yield name, getattr(attn, f"{name}_proj")
-    for name in "wavg":
-        if low_rank := getattr(attn, f"{name}_lora", None):
-            yield f"{name}_down", low_rank.lora[0]
-            yield f"{name}_up", low_rank.lora[2]
+    ranks = {name: getattr(attn, f"{name}_lora", None) for name in "wagv"}
+    low_rank = {name: module.lora for name, module in ranks.items() if module is not None}
+    yield "r", attn.r_proj
+    yield "w_down", low_rank["w"][0]
+    yield "k", attn.k_proj
+    yield "v", attn.v_proj
+    yield from ((f"{name}_down", lora[0]) for name, lora in low_rank.items() if name != "w")
+    yield from ((f"{name}_up", lora[2]) for name, lora in low_rank.items())
+    yield "o", attn.o_proj
     yield "ffn_key", ffn.key
     yield "ffn_value", ffn.value
 

@@ -38,6 +38,10 @@ struct Columns {
     Vec out[Count] = {};
     for (int64_t key = 0; key < keys; key++) {
       const Vec weight = set(kk[key]);
+      // The next head's state lies behind this one's; in a decoding step each comes from memory.
+      for (int i = 0; i < Count; i++) {
+        __builtin_prefetch(state + (keys + key) * ld + i * kLanes, 1);
+      }
       for (int i = 0; i < Count; i++) out[i] = fma(weight, get(state + key * ld, i), out[i]);
     }
     for (int i = 0; i < Count; i++) put(taken, i, out[i]);
