@@ -15,7 +15,7 @@ from typing import Any
 import engine_peers
 from engine_plan import Side
 
-from rwkv_server.model import weights
+from rwkv_server.model import packed_manifest, weights
 from rwkv_server.model.config import parse_config
 
 HERE = Path(__file__).resolve().parent
@@ -23,6 +23,8 @@ LOGS = HERE.parents[1] / "build" / "bench" / "log"
 ENGINE_OPTIONS: Mapping[str, dict[str, Any]] = {
     "fp32": {"dtype": "float32"},
     "bf16": {"dtype": "bfloat16"},
+    "int8": {"dtype": "bfloat16", "additional_config": {packed_manifest.ON_LOAD_KEY: "Int8"}},
+    "int4": {"dtype": "bfloat16", "additional_config": {packed_manifest.ON_LOAD_KEY: "Int4"}},
 }
 """What makes vLLM keep the weights as we name them."""
 
