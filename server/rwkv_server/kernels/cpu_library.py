@@ -42,10 +42,17 @@ class Library:
         """A handle on `model`, whose table must stay alive, with that many threads."""
         return int(self.calls.rwkv_open(ctypes.byref(model), threads))
 
-    def linear(self, engine: int, weight: cpu_tables.Matrix, x: torch.Tensor) -> torch.Tensor:
+    def linear(
+        self,
+        engine: int,
+        weight: cpu_tables.Matrix,
+        x: torch.Tensor,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """(rows, inputs) of any plain type times the transposed matrix: (rows, outputs), fp32."""
         x = x.contiguous()
-        out = torch.empty(len(x), weight.outputs)
+        if out is None:
+            out = torch.empty(len(x), weight.outputs)
         kind = cpu_tables.TYPES[x.dtype]
         self.calls.rwkv_linear(
             engine, ctypes.byref(weight), x.data_ptr(), kind, len(x), out.data_ptr()

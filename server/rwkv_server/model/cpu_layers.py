@@ -86,6 +86,7 @@ class CpuLayers:
         self.blocks, self.norm = list(blocks), norm
         self._library = library
         self._kept: list[torch.Tensor] = []
+        self._results = arena.Results()
         self._bound: tuple[torch.Tensor, ...] | None = None
         self.type = cpu_tables.TYPES[blocks[0].attn.r_proj.weight.dtype]
         self._packed = scheme is not None
@@ -208,7 +209,8 @@ class CpuLayers:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """(rows, size) → (rows, vocabulary), fp32."""
         assert self._head is not None
-        return self._library.linear(self._engine, self._head, hidden)
+        out = self._results.empty(len(hidden), self._head.outputs)
+        return self._library.linear(self._engine, self._head, hidden, out)
 
 
 def _rwkv7_layers(hidden: torch.Tensor, v_first: torch.Tensor, layer_name: str) -> torch.Tensor:

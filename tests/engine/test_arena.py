@@ -1,0 +1,34 @@
+"""Memory on huge pages: weights move into it unchanged, results in it are never overwritten."""
+
+from __future__ import annotations
+
+import torch
+
+from rwkv_server.model import arena
+
+
+def test_parameters_move_side_by_side_and_keep_their_values() -> None:
+    shapes = [(3, 5), (1,), (70, 33)]
+    values = [torch.randn(shape).bfloat16() for shape in shapes]
+    parameters = [torch.nn.Parameter(value.clone(), requires_grad=False) for value in values]
+    arena.move(parameters)
+    for parameter, value in zip(parameters, values, strict=True):
+        assert parameter.equal(value)
+        assert parameter.data_ptr() % 64 == 0
+    assert parameters[1].data_ptr() - parameters[0].data_ptr() == 64
+
+
+def test_a_result_that_is_held_is_not_overwritten() -> None:
+    results = arena.Results()
+    first = results.empty(4, 1000).fill_(1)
+    part = first[1:2]
+    del first
+    second = results.empty(4, 1000).fill_(2)
+    assert part.eq(1).all()
+    assert second.eq(2).all()
+
+
+def test_a_result_that_is_gone_leaves_its_memory_to_the_next() -> None:
+    results = arena.Results()
+    place = results.empty(4, 1000).data_ptr()
+    assert results.empty(2, 1000).data_ptr() == place
