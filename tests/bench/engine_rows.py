@@ -68,9 +68,11 @@ def row(
 def speed_rows(samples: Samples) -> list[Row]:
     """A row for each cell of ours and each of its peers; `rwkv` in its best dtype only."""
     rows = []
-    for (cell, side), values in samples.items():
-        if side.who != "ours":
-            continue
+    kinds = list(engine_plan.LLAMA_KINDS)
+    ours = [key for key in samples if key[1].who == "ours"]
+    order = list(dict.fromkeys(cell for cell, _ in ours))
+    for cell, side in sorted(ours, key=lambda key: (order.index(key[0]), kinds.index(key[1].kind))):
+        values = samples[cell, side]
         name = f"{cell}/{side.kind}/{side.threads}t"
         peers = [find(samples, cell, side) for find in (llama, official)]
         for peer in filter(None, peers) if any(peers) else [None]:
