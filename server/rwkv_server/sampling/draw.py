@@ -6,6 +6,9 @@ are no likelier are outside, and the draw is repeated among the rest. What comes
 as a draw from the nucleus, after about two rounds.
 
 Equally likely tokens are in the nucleus together or not at all, as in RWKV's own sampler.
+
+NumPy and not torch: torch would share these short loops among its threads, and where cores are
+busy each such sharing costs more than the loop.
 """
 
 from __future__ import annotations
@@ -13,31 +16,36 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from torch.nn import functional
 
 from rwkv_server.sampling.choice import Choice
+
+Floats = npt.NDArray[np.float32]
+Sums = npt.NDArray[np.float64]
 
 _BLOCK = 256
 
 
 def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) -> int | None:
-    """The token drawn from one row of `logits`, shape (vocabulary,), float32.
+    """The token drawn from one row of `logits`, shape (vocabulary,), float32 on the CPU.
 
     None where there is nothing to draw from: no finite logit, or one that isn't a number.
     """
-    scaled = logits if choice.temperature == 1 else logits / choice.temperature
-    weights = _filter(torch.softmax(scaled, dim=-1), choice)
+    row = logits.numpy()
+    most = row.max()
+    if not np.isfinite(most):
+        return None
+    weights = _filter(np.exp((row - most) * np.float32(1 / choice.temperature)), choice)
     sums = _block_sums(weights)
     mass = float(sums[-1])
-    if not mass > 0:
-        return None
     limit = choice.top_p * mass
     while True:
         token = _locate(weights, sums, next(uniforms) * mass)
         if choice.top_p >= 1:
             return token
-        likelier = functional.threshold(weights, float(weights[token]), 0.0)
+        likelier = weights * (weights > weights[token])
         sums = _block_sums(likelier)
         mass = float(sums[-1])
         if mass < limit:
@@ -45,30 +53,30 @@ def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) 
         weights = likelier
 
 
-def _filter(weights: torch.Tensor, choice: Choice) -> torch.Tensor:
-    """Without the tokens that min_p and then top_k leave out."""
+def _filter(weights: Floats, choice: Choice) -> Floats:
+    """Without the tokens that min_p and then top_k leave out. The likeliest weighs 1."""
     if choice.min_p > 0:
-        weights = torch.where(weights >= choice.min_p * weights.max(), weights, 0.0)
+        weights = weights * (weights >= np.float32(choice.min_p))
     if 0 < choice.top_k < len(weights):
-        least = torch.topk(weights, choice.top_k, sorted=False).values.min()
-        weights = torch.where(weights >= least, weights, 0.0)
+        least = np.partition(weights, -choice.top_k)[-choice.top_k]
+        weights = weights * (weights >= least)
     return weights
 
 
-def _block_sums(weights: torch.Tensor) -> torch.Tensor:
+def _block_sums(weights: Floats) -> Sums:
     """Running totals over blocks of the vocabulary: far cheaper than one over each token."""
     size = math.gcd(len(weights), _BLOCK)
-    return weights.view(-1, size).sum(1).cumsum(0, dtype=torch.float64)
+    sums: Sums = weights.reshape(-1, size).sum(1).cumsum(dtype=np.float64)
+    return sums
 
 
-def _locate(weights: torch.Tensor, sums: torch.Tensor, target: float) -> int:
+def _locate(weights: Floats, sums: Sums, target: float) -> int:
     """The first token at which the running total of `weights` exceeds `target`."""
     size = len(weights) // len(sums)
-    block = int(torch.searchsorted(sums, target, right=True))
+    block = int(sums.searchsorted(target, side="right"))
     before = float(sums[block - 1]) if block else 0.0
     inside = weights[block * size : (block + 1) * size]
-    running = inside.cumsum(0, dtype=torch.float64)
-    place = int(torch.searchsorted(running, target - before, right=True))
+    place = int(inside.cumsum(dtype=np.float64).searchsorted(target - before, side="right"))
     if place == size:  # The two totals round apart.
-        place = int(inside.nonzero()[-1])
+        place = int(inside.nonzero()[0][-1])
     return block * size + place

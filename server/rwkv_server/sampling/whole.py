@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
@@ -76,8 +77,9 @@ def _row(choice: Choice, penalties: Penalties, seed: int) -> Row:
         if choice.temperature > 0:
             token = draw_token(logits, choice, uniforms(seed, len(answer)))
             if token is not None:
-                logits.fill_(float("-inf"))
-                logits[token] = 0.0
+                row = logits.numpy()
+                row.fill(-np.inf)
+                row[token] = 0
         return logits
 
     return change
