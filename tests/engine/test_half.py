@@ -22,7 +22,8 @@ LENGTHS = [1, 2, 31, 64, 180, 400]
 COSINES = {"bfloat16": 0.999, "float16": 0.99998}
 
 
-@pytest.fixture(scope="module", params=COSINES)
+# For the whole session, as `recall_engine` in conftest.py is, and for its reason.
+@pytest.fixture(scope="session", params=COSINES)
 def half(request: pytest.FixtureRequest, tiny_model: Path) -> tuple[str, Engine]:
     import inproc_engine
 
