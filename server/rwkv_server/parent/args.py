@@ -99,6 +99,8 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
     if settings.stack.vendor == "ascend":
         _check_ascend(settings)
         switches.append("--enforce-eager")
+        # vLLM 0.18 may take another one for a request than the engine has, which ends the engine.
+        flags["structured-outputs-config"] = json.dumps({"backend": "xgrammar"})
     return [
         sys.executable,
         "-m",
