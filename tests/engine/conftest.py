@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -113,8 +113,15 @@ def small_another(small_model: Path) -> Oracle:
     return oracle.Another(small_model)
 
 
-# For the whole session: an engine that ends takes vLLM's process groups with it, and other tests
-# have engines in this process.
+@pytest.fixture(scope="session")
+def kept() -> dict[str, Any]:
+    """Engines that a test makes by itself; each has to be put here, or to be a session's fixture.
+
+    One that ends takes vLLM's process groups with it, and other tests have engines in this process.
+    """
+    return {}
+
+
 @pytest.fixture(scope="session")
 def recall_engine(tiny_model: Path) -> LLM:
     import recall_chats

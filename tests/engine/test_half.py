@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,13 +22,16 @@ LENGTHS = [1, 2, 31, 64, 180, 400]
 COSINES = {"bfloat16": 0.999, "float16": 0.99998}
 
 
-# For the whole session, as `recall_engine` in conftest.py is, and for its reason.
-@pytest.fixture(scope="session", params=COSINES)
-def half(request: pytest.FixtureRequest, tiny_model: Path) -> tuple[str, Engine]:
+@pytest.fixture(params=COSINES)
+def half(
+    request: pytest.FixtureRequest, tiny_model: Path, kept: dict[str, Any]
+) -> tuple[str, Engine]:
     import inproc_engine
 
-    engine = inproc_engine.Engine(tiny_model, slots=32, budget=2048, dtype=request.param)
-    return request.param, engine
+    dtype = request.param
+    if dtype not in kept:
+        kept[dtype] = inproc_engine.Engine(tiny_model, slots=32, budget=2048, dtype=dtype)
+    return dtype, kept[dtype]
 
 
 def recall(llm: object, count: int) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,43 +37,49 @@ def prompts() -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def wanted(model: Path, prompts: list[list[int]]) -> list[list[int]]:
+def wanted(model: Path, prompts: list[list[int]], kept: dict[str, Any]) -> list[list[int]]:
     """What one rank says, and another implementation with it."""
     import inproc_engine
     import oracle
 
-    answers = inproc_engine.Engine(model).generate(prompts, TOKENS)
+    kept[str(model)] = inproc_engine.Engine(model)
+    answers = kept[str(model)].generate(prompts, TOKENS)
     oracle.check([oracle.Another(model)], prompts, answers)
     return [answer.tokens for answer in answers]
 
 
+@pytest.fixture
 def check_ranks(
-    model: Path, prompts: list[list[int]], wanted: list[list[int]], tensor: int, pipeline: int
-) -> None:
+    model: Path, prompts: list[list[int]], wanted: list[list[int]], kept: dict[str, Any]
+) -> Callable[[int, int], None]:
     import ranked_engine
 
-    with ranked_engine.start(model, ranked_engine.Ranks(tensor, pipeline)) as llm:
-        assert ranked_engine.generate(llm, prompts, TOKENS) == wanted
-        # The same slots again, in another order.
-        again = ranked_engine.generate(llm, prompts[::-1], TOKENS)
-        assert again == wanted[::-1]
+    def check(tensor: int, pipeline: int) -> None:
+        ranks = ranked_engine.Ranks(tensor, pipeline)
+        with ranked_engine.start(model, ranks) as llm:
+            kept[f"{model} {ranks}"] = llm
+            assert ranked_engine.generate(llm, prompts, TOKENS) == wanted
+            # The same slots again, in another order.
+            assert ranked_engine.generate(llm, prompts[::-1], TOKENS) == wanted[::-1]
+
+    return check
 
 
 @pytest.mark.parametrize("model", ["untied"], indirect=True)
-def test_heads_on_two_ranks(model: Path, prompts: list[list[int]], wanted: list[list[int]]) -> None:
-    check_ranks(model, prompts, wanted, tensor=2, pipeline=1)
+def test_heads_on_two_ranks(check_ranks: Callable[[int, int], None]) -> None:
+    check_ranks(2, 1)
 
 
 @pytest.mark.parametrize("model", ["tied"], indirect=True)
 def test_layers_on_two_ranks_the_last_with_a_tied_head(
-    model: Path, prompts: list[list[int]], wanted: list[list[int]]
+    check_ranks: Callable[[int, int], None],
 ) -> None:
-    check_ranks(model, prompts, wanted, tensor=1, pipeline=2)
+    check_ranks(1, 2)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("tensor", "pipeline"), [(2, 1), (1, 2), (2, 2)], ids=str)
 def test_every_division(
-    model: Path, prompts: list[list[int]], wanted: list[list[int]], tensor: int, pipeline: int
+    check_ranks: Callable[[int, int], None], tensor: int, pipeline: int
 ) -> None:
-    check_ranks(model, prompts, wanted, tensor, pipeline)
+    check_ranks(tensor, pipeline)
