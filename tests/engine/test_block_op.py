@@ -27,6 +27,19 @@ def test_its_schema_and_fake_form_are_true(tiny: Engine) -> None:
             )
 
 
+def test_all_blocks_in_one_call_are_such_an_operation_too(tiny: Engine) -> None:
+    from vllm.forward_context import set_forward_context
+
+    size = tiny.config.hidden_size
+    hidden, v_first = torch.randn(5, size), torch.randn(5, size)
+    with set_forward_context(None, tiny.runner.vllm_config):
+        torch.library.opcheck(
+            torch.ops.vllm.rwkv7_layers.default,
+            (hidden, v_first, "model.layers.0"),
+            test_utils=("test_schema", "test_faketensor"),
+        )
+
+
 def test_a_compiler_sees_one_node_a_block_and_no_graph_break(tiny: Engine) -> None:
     from vllm.forward_context import set_forward_context
 

@@ -1,4 +1,5 @@
-"""The WKV-7 recurrence: a readable reference, fast forms of it, and the one place that chooses.
+"""The WKV-7 recurrence and what lies around it: a readable reference, fast forms, and the choice.
 
-Kernels take tensors and a `plan.Plan`; they know nothing of vLLM, models or weights.
+Kernels take tensors and a plan; they know nothing of vLLM, modules or files. `cpp/` holds whole
+layers for CPUs, which know a model as a table of pointers (`cpu_tables`).
 """
