@@ -14,6 +14,7 @@ import engine_rows
 import engine_workers
 from engine_peers import Peers
 from engine_plan import Side
+from engine_workers import Worker
 
 from rwkv_server.model import state_layout
 from rwkv_server.model.config import parse_config
@@ -26,24 +27,33 @@ ROUNDS = 3
 
 
 def growth(peers: Peers) -> list[engine_rows.Row]:
-    """One engine with many slots, bf16, one thread."""
-    slots = max(engine_plan.GROWTH_BATCHES)
+    """bf16, one thread: an engine with few slots for its memory, one with many for all else."""
     speeds: dict[int, list[float]] = defaultdict(list)
     first_token: dict[int, list[float]] = defaultdict(list)
-    engine_workers.say(f"starting an engine with {slots} slots")
-    with engine_workers.running([OURS], peers, slots) as workers:
-        worker = workers[OURS]
-        held = {count: worker.ask(f"sessions {count}")["bytes"] for count in engine_plan.SESSIONS}
-        for number in range(ROUNDS):
-            for batch in engine_plan.GROWTH_BATCHES:
-                seconds = worker.ask(f"decode {batch} {STEPS}")["seconds"]
-                speeds[batch].append(batch * STEPS / seconds)
-            for length in engine_plan.PROMPTS:
-                first_token[length].append(worker.ask(f"prefill {length}")["seconds"] * 1e3)
-            engine_workers.say(f"growth: round {number + 1} of {ROUNDS}")
+    held: dict[int, int] = {}
+    for slots in engine_plan.SLOTS:
+        engine_workers.say(f"starting an engine with {slots} slots")
+        with engine_workers.running([OURS], peers, slots) as workers:
+            worker = workers[OURS]
+            worker.ask("decode 1 1")
+            held[slots] = worker.ask("memory")["bytes"]
+            for number in range(ROUNDS if slots == max(engine_plan.SLOTS) else 0):
+                growth_round(worker, speeds, first_token)
+                engine_workers.say(f"growth: round {number + 1} of {ROUNDS}")
     config = parse_config(json.loads((peers.model / "config.json").read_text()))
     state = state_layout.session_bytes(config, "bfloat16")
     return engine_rows.growth_rows(speeds, held, state, first_token)
+
+
+def growth_round(
+    worker: Worker, speeds: dict[int, list[float]], first_token: dict[int, list[float]]
+) -> None:
+    """Add one measurement of each batch, in tokens per second, and of each prompt, in ms."""
+    for batch in engine_plan.GROWTH_BATCHES:
+        seconds = worker.ask(f"decode {batch} {STEPS}")["seconds"]
+        speeds[batch].append(batch * STEPS / seconds)
+    for length in engine_plan.PROMPTS:
+        first_token[length].append(worker.ask(f"prefill {length}")["seconds"] * 1e3)
 
 
 def server(peers: Peers) -> list[engine_rows.Row]:

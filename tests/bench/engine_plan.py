@@ -17,7 +17,9 @@ THREADS = (1, 2)
 BATCHES = (1, 8, 32)
 PREFILL = 512
 GROWTH_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SESSIONS = (0, 64, 128, 192, 256)
+SLOTS = (32, 256)
+"""Sessions that an engine has room for, to see what one more takes; the last one runs the rest."""
+
 PROMPTS = (1, 16, 64, 256, 512, 1024, 2048)
 STEP_ROWS = ("floor_b1/bf16/1t", "step_overhead_ms/1t", "top_p_over_greedy/1t", "step_ms/*/1t")
 GROWTH_ROWS = ("growth/*", "session_bytes", "ttft_ms/*")

@@ -135,7 +135,7 @@ def growth_rows(
 
 
 def session_slope(held: Mapping[int, int]) -> float:
-    """Bytes of one more session, by least squares over (sessions, bytes of the process)."""
+    """Bytes of room for one more session, from the memory of engines with room for so many."""
     return statistics.linear_regression(list(held), list(held.values())).slope
 
 

@@ -101,9 +101,8 @@ class Ours:
         rest = whole - spent["layers"] - spent["head"]
         return {part: value / steps * 1e3 for part, value in {**spent, "rest": rest}.items()}
 
-    def sessions(self, count: int) -> dict[str, Any]:
-        """Proportional memory in bytes after `count` sessions were active at once."""
-        self._end(self._start(count, GREEDY)) if count else None
+    def memory(self) -> dict[str, Any]:
+        """Proportional memory of this process in bytes."""
         rollup = Path("/proc/self/smaps_rollup").read_text()
         (kib,) = (line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
         return {"bytes": int(kib) * 1024}
@@ -159,7 +158,7 @@ def main() -> None:
 
     def commands() -> dict[str, Any]:
         ours = Ours(Path(folder), json.loads(options))
-        names = ("decode", "sampled", "prefill", "split", "sessions")
+        names = ("decode", "sampled", "prefill", "split", "memory")
         return {name: getattr(ours, name) for name in names}
 
     serve(commands)

@@ -59,7 +59,7 @@ def test_the_best_of_times_is_the_least() -> None:
 
 
 def test_memory_of_a_session_is_the_slope_and_not_the_start() -> None:
-    held = {0: 1000, 64: 1000 + 64 * 5, 128: 1000 + 128 * 5}
+    held = {32: 1000 + 32 * 5, 256: 1000 + 256 * 5}
     assert engine_rows.session_slope(held) == pytest.approx(5)
 
 
