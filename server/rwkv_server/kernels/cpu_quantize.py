@@ -46,8 +46,7 @@ def unpack(packed: Packed) -> torch.Tensor:
         return (packed.values.float() - 128) * packed.scales[:, None]
     pairs = packed.values.view(len(packed.values), -1, GROUP // 2)
     steps = torch.cat((pairs & 15, pairs >> 4), dim=2).float() - 8
-    # As the kernel does it: the product is rounded to bf16.
-    return (steps * packed.scales[:, :, None]).bfloat16().float().view(packed.shape)
+    return (steps * packed.scales[:, :, None]).view(packed.shape)
 
 
 def _pack_int8(w: torch.Tensor) -> Packed:

@@ -2,7 +2,6 @@
 //
 //   kTileN, kTileM        most weight rows and batch rows that tile() takes at once
 //   kTallN, kTallM        the same where there are few batch rows, so that memory sets the pace
-//   kDecodes              whether rows are first decoded to another format, see int4.h
 //   row_bytes(inputs)     bytes of one prepared batch row; a multiple of 64
 //   prepare(x, inputs, row)   turn fp32 inputs into what is multiplied, zeros up to row_bytes
 //   kChunk                most inputs that tile() is given at once
@@ -65,7 +64,6 @@ inline void finish(const Vec (&acc)[TN][TM], float* out, int64_t ld) {
 // Formats whose weights and inputs are widened or multiplied lane by lane; `Ops` does one step.
 template <class Ops>
 struct Lanes {
-  static constexpr bool kDecodes = false;
   static constexpr int64_t kChunk = 1024;
   static constexpr int kTileN = Ops::kTileN, kTileM = Ops::kTileM;
   static constexpr int kTallN = 8, kTallM = kLanes == 8 ? 1 : 2;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "formats.h"
 #include "pool.h"
@@ -34,28 +33,17 @@ struct Product {
 template <class F, int TN>
 inline void strip(const Matrix& w, int64_t n, int64_t k, int64_t end, const char* x,
                   int64_t stride, int64_t rows, float* out) {
-  if constexpr (F::kDecodes) {
-    if (rows == 1) return F::template one_row<TN>(w, n, k, end, x, out);
-    thread_local std::vector<uint16_t> decoded;
-    decoded.resize(std::max<size_t>(decoded.size(), TN * w.inputs));
-    for (int i = 0; i < TN; i++) F::decode(w, n + i, k, end, decoded.data() + i * w.inputs);
-    const Matrix plain{decoded.data(), nullptr, TN, w.inputs, kBf16};
-    strip<typename F::As, TN>(plain, 0, k, end, x, stride, rows, out);
-  } else {
-    const auto take = [&](auto count) {
-      F::template tile<TN, count>(w, n, k, end, x, stride, out, kOutputs);
-      x += count * stride;
-      out += count * kOutputs;
-      rows -= count;
-    };
-    if constexpr (TN <= F::kTileN) {
-      while (rows >= F::kTileM) take(std::integral_constant<int, F::kTileM>{});
-    }
-    if constexpr (F::kTileM > 2) {
-      if (rows >= 2) take(std::integral_constant<int, 2>{});
-    }
-    if (rows > 0) take(std::integral_constant<int, 1>{});
+  const auto take = [&](auto count) {
+    F::template tile<TN, count>(w, n, k, end, x, stride, out, kOutputs);
+    x += count * stride;
+    out += count * kOutputs;
+    rows -= count;
+  };
+  while (rows >= F::kTileM) take(std::integral_constant<int, F::kTileM>{});
+  if constexpr (F::kTileM > 2) {
+    if (rows >= 2) take(std::integral_constant<int, 2>{});
   }
+  if (rows > 0) take(std::integral_constant<int, 1>{});
 }
 
 // `count` outputs from n on, of all rows.
@@ -64,8 +52,7 @@ inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t r
   const int64_t inputs = p.w->inputs, stride = F::row_bytes(inputs);
   const int64_t chunk = std::min(inputs, F::kChunk);
   const int64_t fit = std::min(kRows, kInputBytes * inputs / (stride * chunk));
-  const int64_t whole = std::max<int64_t>(F::kTileM, fit / F::kTileM * F::kTileM);
-  const int64_t block = F::kDecodes ? kRows : whole;
+  const int64_t block = std::max<int64_t>(F::kTileM, fit / F::kTileM * F::kTileM);
   alignas(64) float results[kRows * kOutputs], more[kRows * kOutputs];
   for (int64_t m = 0; m < rows; m += block) {
     const char* x = static_cast<const char*>(p.x) + m * stride;
