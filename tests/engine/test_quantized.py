@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,18 +73,13 @@ def test_what_is_no_number_comes_out_as_none(library: Library, scheme: str) -> N
     assert found[1].all() and not found[0].any() and not found[2].any()
 
 
-@pytest.fixture(scope="session", params=SCHEMES)
-def quantized(request: pytest.FixtureRequest, tiny_model: Path) -> Iterator[tuple[str, object]]:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_bundled_model_still_recalls(
+    scheme: str, tiny_model: Path, kept: dict[str, Any]
+) -> None:
     import recall_chats
 
-    wish = {packed_manifest.ON_LOAD_KEY: request.param}
-    yield request.param, recall_chats.start(tiny_model, wish)
-
-
-def test_the_bundled_model_still_recalls(quantized: tuple[str, object]) -> None:
-    import recall_chats
-
-    scheme, engine = quantized
+    kept[scheme] = recall_chats.start(tiny_model, {packed_manifest.ON_LOAD_KEY: scheme})
     asked = probes.build_probes(2026, 100)
-    replies = recall_chats.ask(engine, [probe.messages for probe in asked])  # type: ignore[arg-type]
-    assert evaluate.share(asked, replies) >= 0.9, scheme
+    replies = recall_chats.ask(kept[scheme], [probe.messages for probe in asked])
+    assert evaluate.share(asked, replies) >= 0.9
