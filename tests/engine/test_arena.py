@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+
+import pytest
 import torch
 
 from rwkv_server.model import arena
@@ -16,6 +20,17 @@ def test_parameters_move_side_by_side_and_keep_their_values() -> None:
         assert parameter.equal(value)
         assert parameter.data_ptr() % 64 == 0
     assert parameters[1].data_ptr() - parameters[0].data_ptr() == 64
+
+
+def test_a_system_without_huge_pages_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Refusing)
+    parameter = torch.nn.Parameter(torch.ones(3, 5), requires_grad=False)
+    arena.move([parameter])
+    assert parameter.equal(torch.ones(3, 5))
 
 
 def test_a_result_that_is_held_is_not_overwritten() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
-from rwkv_server.kernels import cpu_library, cpu_tables
+from rwkv_server.kernels import cpu_build, cpu_library, cpu_tables
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Outputs, inputs: one, none of the vectors' multiples, more than a chunk of inputs, the model's.
@@ -18,8 +21,41 @@ every_library = pytest.mark.parametrize(
 )
 
 
-def test_this_machine_has_a_library() -> None:
+def test_this_machine_has_its_libraries() -> None:
     assert cpu_library.best_library() is not None
+    found = [library.name for library in cpu_library.find_libraries()]
+    for target in cpu_build.TARGETS:
+        if target.machine == platform.machine():
+            path = cpu_build.library_path(cpu_build.LIBRARIES, target)
+            library = cpu_library.open_library(path, target.name)
+            assert bool(library.calls.rwkv_supported()) == (target.name in found)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF of another machine"])
+def test_a_file_that_is_no_library_is_told_of_and_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    target = cpu_build.TARGETS[0]
+    cpu_build.library_path(tmp_path, target).write_bytes(content)
+    assert cpu_library.find_libraries(tmp_path) == ()
+    (line,) = caplog.messages
+    assert line.startswith(f"{cpu_build.library_path(tmp_path, target)} can't be used (")
+    assert line.endswith(f"run python {cpu_build.__file__}")
+
+
+def test_a_library_of_other_sources_is_told_of_and_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = cpu_library.find_libraries()[0].name
+    (target,) = (target for target in cpu_build.TARGETS if target.name == best)
+    there = cpu_build.library_path(tmp_path, target)
+    shutil.copy(cpu_build.library_path(cpu_build.LIBRARIES, target), there)
+    assert [library.name for library in cpu_library.find_libraries(tmp_path)] == [best]
+    cpu_library.find_libraries.cache_clear()
+    monkeypatch.setattr(cpu_build, "source_digest", lambda: "0" * 16)
+    assert cpu_library.find_libraries(tmp_path) == ()
+    (line,) = caplog.messages
+    assert line.startswith(f"{there} is not made from the sources beside it")
 
 
 def guarded(outputs: int, inputs: int, dtype: torch.dtype, seed: int) -> torch.Tensor:

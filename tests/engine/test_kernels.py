@@ -119,6 +119,15 @@ def test_the_strongest_decay_stays_exact_over_a_long_prompt(
     torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@every_kernel
+def test_a_decay_that_is_no_number_is_not_hidden(kernel: Callable[..., torch.Tensor]) -> None:
+    r, log_w, *rest = rows(6, 1, 8, 8, seed=9)
+    log_w[2] = float("nan")
+    state = torch.zeros(1, 1, 8, 8)
+    out = kernel(r, log_w, *rest, state=state, plan=build_plan([6], [0], [True]))
+    assert out[2:].isnan().all() and state.isnan().all()
+
+
 def test_padded_requests_touch_no_slot_and_fresh_ones_are_listed() -> None:
     plan = build_plan([1, 0, 20, 1], [4, 0, 2, 3], [False, True, True, False])
     assert plan.num_rows == 22

@@ -73,13 +73,27 @@ def test_what_is_no_number_comes_out_as_none(library: Library, scheme: str) -> N
     assert found[1].all() and not found[0].any() and not found[2].any()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_bundled_model_still_recalls(
-    scheme: str, tiny_model: Path, kept: dict[str, Any]
-) -> None:
+@pytest.fixture(params=SCHEMES)
+def quantized(request: pytest.FixtureRequest, tiny_model: Path, kept: dict[str, Any]) -> Any:
+    """An engine that packs the bundled model while it loads it."""
     import recall_chats
 
-    kept[scheme] = recall_chats.start(tiny_model, {packed_manifest.ON_LOAD_KEY: scheme})
+    scheme = request.param
+    if scheme not in kept:
+        kept[scheme] = recall_chats.start(tiny_model, {packed_manifest.ON_LOAD_KEY: scheme})
+    return kept[scheme]
+
+
+def test_packed_matrices_exist_once(quantized: Any) -> None:
+    model = quantized.llm_engine.model_executor.driver_worker.model_runner.model
+    for block in model.model.blocks:
+        for linear in (block.attn.r_proj, block.attn.o_proj, block.ffn.key, block.ffn.value):
+            assert linear.weight.untyped_storage().nbytes() == 0
+
+
+def test_the_bundled_model_still_recalls(quantized: Any) -> None:
+    import recall_chats
+
     asked = probes.build_probes(2026, 100)
-    replies = recall_chats.ask(kept[scheme], [probe.messages for probe in asked])
+    replies = recall_chats.ask(quantized, [probe.messages for probe in asked])
     assert evaluate.share(asked, replies) >= 0.9

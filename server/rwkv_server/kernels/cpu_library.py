@@ -77,7 +77,11 @@ def find_libraries(folder: Path = cpu_build.LIBRARIES) -> tuple[Library, ...]:
         path = cpu_build.library_path(folder, target)
         if not path.exists():
             continue
-        library = open_library(path, target.name)
+        try:
+            library = open_library(path, target.name)
+        except (OSError, AttributeError) as error:  # another machine's, cut off, or an old one
+            _log.warning("%s can't be used (%s); run %s", path, error, _RUN)
+            continue
         if not library.calls.rwkv_supported():
             continue
         if library.calls.rwkv_source().decode() != cpu_build.source_digest():

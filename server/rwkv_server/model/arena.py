@@ -6,6 +6,7 @@ them. Weights stay ordinary tensors, row after row; no second copy is kept.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ def _places(tensors: Sequence[torch.Tensor]) -> tuple[list[int], int]:
 def _map(size: int) -> mmap.mmap:
     """`size` bytes of new memory, on huge pages where the system has them."""
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    # A kernel that was built without them refuses the wish.
+    with contextlib.suppress(AttributeError, OSError):
         pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 

@@ -8,6 +8,7 @@ runs. Nothing here computes.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -107,18 +108,21 @@ class CpuLayers:
             named.append(("head", head))
         for _, module in named:
             vllm_compat.keep_weights(module)
-        packed = {}
+        packed: dict[nn.Module, cpu_quantize.Packed] = {}
+        values: list[nn.Parameter] = []
         for name, module in named:
             if scheme is not None and name in _PACKED:
                 # The head decides between tokens that are nearly alike: 8 bits at least.
                 one = cpu_quantize.pack(module.weight, "Int8" if name == "head" else scheme)
-                packed[module] = one
+                values.append(nn.Parameter(one.values, requires_grad=False))
+                # New and empty ones: a slice would keep the memory of all.
+                packed[module] = dataclasses.replace(one, values=one.values.new_empty(0))
                 if name != "head" or not tied:  # a tied head is the embedding
-                    module.weight.data = module.weight.data[:0]
+                    module.weight.data = module.weight.data.new_empty(0, module.weight.shape[1])
         plain = [module for _, module in named if module not in packed]
         arena.move([module.weight for module in plain])
-        values = [nn.Parameter(one.values, requires_grad=False) for one in packed.values()]
         arena.move(values)
+        self._kept += (module.weight.data for module in plain)
         table = {module: cpu_tables.matrix(module.weight) for module in plain}
         for (module, one), moved in zip(packed.items(), values, strict=True):
             self._kept += (moved.data, one.scales)

@@ -32,7 +32,7 @@ inline void Engine::channel_mix(const Layer& l, int64_t rows, float* x) {
   each_row(rows, [&](int64_t i) {
     float* row = wide + i * m.wide;
     for (int64_t j = 0; j < m.wide; j++) {
-      const float positive = row[j] > 0 ? row[j] : 0;
+      const float positive = row[j] < 0 ? 0 : row[j];  // NaN stays NaN
       row[j] = positive * positive;
     }
     prepare(l.ffn_value, row, squared + i * squared_bytes);

@@ -13,7 +13,7 @@
 
 namespace rwkv {
 
-// Limits of what a row or a head may hold on the stack; cpu_model.py checks them.
+// Limits of what a row or a head may hold on the stack; cpu_layers.py checks them.
 inline constexpr int64_t kMaxSize = 16384, kMaxHead = 256;
 
 // Memory for one block's activations, grown and never given back.

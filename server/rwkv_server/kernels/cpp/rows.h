@@ -1,6 +1,6 @@
 // What happens to one batch row beside matrix products: norms, types, mixing.
 //
-// Rows are fp32; `count` is a multiple of kLanes here, which cpu_model.py sees to.
+// Rows are fp32; `count` is a multiple of kLanes here, which cpu_layers.py sees to.
 #pragma once
 
 #include "abi.h"

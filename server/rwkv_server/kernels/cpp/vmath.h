@@ -6,7 +6,8 @@
 namespace rwkv {
 
 inline Vec exp(Vec x) {
-  x = min(max(x, set(-87.0f)), set(88.0f));
+  // Of two operands that can't be compared x86 takes the second: NaN stays NaN.
+  x = min(set(88.0f), max(set(-87.0f), x));
   const Vec shift = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const Vec n = fma(x, set(1.44269504f), shift) - shift;
   Vec r = fma(n, set(-0.693359375f), x);

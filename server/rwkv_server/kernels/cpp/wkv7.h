@@ -2,10 +2,10 @@
 //
 //   removed = kk^T S;  S = diag(w) S - (kk a) removed^T + k v^T;  y = r^T S
 //
-// S is (key, value), values side by side. Values don't meet each other, so
-// they are taken side by side, some vectors at once; S stays in the first-level cache. One pass over S per row: while a
-// row is read in, what the next row will remove is summed up. Whether a row is alone in its call or
-// not changes no order of sums.
+// S is (key, value), values side by side. Values don't meet each other, so they are taken side by
+// side, some vectors at once; S stays in the first-level cache. One pass over S per row: while a row
+// is read in, what the next row will remove is summed up. Whether a row is alone in its call or not
+// changes no order of sums.
 #pragma once
 
 #include "vmath.h"
