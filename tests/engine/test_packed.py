@@ -135,16 +135,16 @@ def test_every_block_gets_its_own_weights(folder: Path) -> None:
         packed.attach(blocks, folder, {"scheme": "W4", "model": "sha256:other"}, config)
 
 
-def test_an_engine_takes_them_where_it_is_asked_to(folder: Path, tiny: Engine) -> None:
+def test_an_engine_takes_them_where_it_is_asked_to(folder: Path, tiny_torch: Engine) -> None:
     import inproc_engine
 
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        shutil.copy(Path(tiny.llm.model_config.model) / name, folder)
+        shutil.copy(Path(tiny_torch.llm.model_config.model) / name, folder)
     packed.write(folder, "W8", DIGEST, config_of(folder))
     asked = {packed_manifest.KEY: {"scheme": "W8", "model": DIGEST}}
     engine = inproc_engine.Engine(folder, additional_config=asked)
     prompts = [[1 + index % 255 for index in range(length)] for length in (17, 16)]
     for prompt, changes in zip(prompts, (True, False), strict=True):
-        dense, near = tiny.generate([prompt], 1)[0], engine.generate([prompt], 1)[0]
+        dense, near = tiny_torch.generate([prompt], 1)[0], engine.generate([prompt], 1)[0]
         distance = float((dense.logits - near.logits).abs().max())
         assert (1e-5 < distance < 1.0) if changes else distance == 0.0

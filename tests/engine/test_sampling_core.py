@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rwkv_server.sampling.choice import Choice, Penalties, read_decay
+from rwkv_server.sampling.choice import Choice, Penalties, check_seed, read_decay
 from rwkv_server.sampling.decay import give_back
 from rwkv_server.sampling.draw import draw_token
 from rwkv_server.sampling.random_bits import uniforms
@@ -90,9 +90,10 @@ def test_draws_are_spread_as_the_nucleus_is() -> None:
 def test_masked_tokens_are_never_drawn(size: int) -> None:
     logits = torch.full((size,), -math.inf)
     logits[size // 2] = 3.0
-    for top_p in (0.5, 1.0):
+    for temperature, top_p in itertools.product((1.0, 1e300, math.inf), (0.5, 1.0)):
         for seed in range(20):
-            assert draw_token(logits, Choice(1.0, top_p), uniforms(seed, 0)) == size // 2
+            choice = Choice(temperature, top_p)
+            assert draw_token(logits, choice, uniforms(seed, 0)) == size // 2
 
 
 @pytest.mark.parametrize("value", [-math.inf, math.nan])
@@ -186,8 +187,9 @@ def test_a_resumed_request_is_penalized_as_if_it_had_gone_on() -> None:
 
 @given(
     answers=st.lists(st.lists(st.integers(0, 29), max_size=40), min_size=1, max_size=4),
-    decay=st.floats(0, 1),
-    frequency=st.floats(-2, 2),
+    # vLLM's CPU worker, which may run in this process, flushes subnormal numbers to zero.
+    decay=st.floats(0, 1, allow_subnormal=False),
+    frequency=st.floats(-2, 2, allow_subnormal=False),
 )
 @settings(max_examples=50, deadline=None)
 def test_what_is_given_back_makes_full_penalties_decayed_ones(
@@ -211,6 +213,14 @@ def test_what_is_given_back_makes_full_penalties_decayed_ones(
 def test_a_decay_that_makes_no_sense(value: object) -> None:
     with pytest.raises(ValueError, match=r"vllm_xargs\.penalty_decay must be a number from 0 to 1"):
         read_decay({"penalty_decay": value})
+
+
+def test_seeds_that_have_no_room_for_all_answers() -> None:
+    for seed, answers in ((None, 128), (-(2**63), 2), (2**63 - 1, 1), (2**63 - 2, 2)):
+        check_seed(seed, answers)
+    wanted = rf"seed must be at most {2**63 - 2} with n=2, got {2**63 - 1}\."
+    with pytest.raises(ValueError, match=wanted):
+        check_seed(2**63 - 1, 2)
 
 
 def test_decays_that_make_sense() -> None:
