@@ -181,7 +181,8 @@ def _inspect_side_files(found: Inspection, folder: Path) -> None:
 
 
 def _find_template(folder: Path, world: bool) -> str | None:
-    for name in ("chat_template.jinja", "chat_template.json"):
+    # Of these, the World tokenizer knows only the first.
+    for name in ("chat_template.jinja", "chat_template.json")[: 1 if world else 2]:
         if (folder / name).is_file():
             return name
     if world:

@@ -79,6 +79,13 @@ def test_a_broken_part_doesnt_hide_the_rest(path, spoil, words):
     assert report.render(found).count("\n- ") == len(found.problems)
 
 
+def test_a_world_model_has_the_template_that_will_be_used(tmp_path):
+    (tmp_path / "chat_template.json").write_text("{}")
+    assert inspect.inspect_model(tmp_path).template == "World, from the server"
+    (tmp_path / "chat_template.jinja").write_text("x")
+    assert inspect.inspect_model(tmp_path).template == "chat_template.jinja"
+
+
 def test_nothing_there(tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "gone")]) == 65
     shown = capsys.readouterr().out
