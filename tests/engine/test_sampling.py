@@ -212,6 +212,8 @@ def test_runner_v2_corrects_rows_of_any_order_and_reused_slots() -> None:
         total_len=None,
     )
     processor = DecayV2(None, states)
+    with pytest.raises(ValueError, match="seed must be at most"):
+        DecayV2.validate_params(params({"seed": 2**63 - 1, "n": 2}, 1))
     slots = [4, 0, 2, 5]
     for request, slot in enumerate(slots):
         processor.add_request(slot, fading_params({"frequency": 2.0, "decay": 0.1}))

@@ -8,6 +8,7 @@ from typing import Any
 
 # The field of `vllm_xargs` that lets presence and frequency penalties fade.
 DECAY_FIELD = "penalty_decay"
+MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,17 @@ class Choice:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+
+
+def check_seed(seed: int | None, answers: int) -> None:
+    """Whether the seeds of all answers fit 64 bits; vLLM adds an answer's number to the seed.
+
+    Raises:
+        ValueError: one doesn't, with which runner V2 would end the engine.
+    """
+    most = MAX_SEED - (answers - 1)
+    if seed is not None and seed > most:
+        raise ValueError(f"seed must be at most {most} with n={answers}, got {seed}.")
 
 
 def read_decay(extra: Mapping[str, Any] | None) -> float:

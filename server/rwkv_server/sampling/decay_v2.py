@@ -16,7 +16,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
     LogitsProcRequestState,
 )
 
-from rwkv_server.sampling.choice import read_decay
+from rwkv_server.sampling.choice import check_seed, read_decay
 from rwkv_server.sampling.decay import give_back
 
 
@@ -34,8 +34,9 @@ class DecayV2(LogitsProcessor):
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
-        """Refuse a `penalty_decay` that makes no sense."""
+        """Refuse a `penalty_decay` that makes no sense, and seeds that V2 has no room for."""
         read_decay(sampling_params.extra_args)
+        check_seed(sampling_params.seed, sampling_params.n)
 
     def add_request(self, req_idx: int, sampling_params: SamplingParams) -> bool:
         """Take over a slot; whether anything decays for its request."""

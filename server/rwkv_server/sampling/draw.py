@@ -37,7 +37,9 @@ def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) 
     most = row.max()
     if not np.isfinite(most):
         return None
-    weights = _filter(np.exp((row - most) * np.float32(1 / choice.temperature)), choice)
+    # Above 0 at any temperature: a masked token's -inf times 0 would be no number.
+    scale = max(np.float32(1 / choice.temperature), np.finfo(np.float32).tiny)
+    weights = _filter(np.exp((row - most) * scale), choice)
     sums = _block_sums(weights)
     mass = float(sums[-1])
     limit = choice.top_p * mass

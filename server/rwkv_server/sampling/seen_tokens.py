@@ -25,13 +25,13 @@ class SeenTokens:
         """Start before the first token of an answer."""
         self._penalties = penalties
         self._taken = 0
-        self._places: dict[int, int] = {}
-        self._ids = torch.empty(64, dtype=torch.int64)
-        self._counts = torch.zeros(64)
-        self._written = torch.zeros(64)
-        if penalties.repetition != 1:
-            for token in prompt:
-                self._place(token)
+        # All at once: other requests wait while a long prompt is looked at.
+        known = list(dict.fromkeys(prompt)) if penalties.repetition != 1 else []
+        self._places = {token: place for place, token in enumerate(known)}
+        self._ids = torch.zeros(len(known) + 64, dtype=torch.int64)
+        self._ids[: len(known)] = torch.tensor(known, dtype=torch.int64)
+        self._counts = torch.zeros(len(self._ids))
+        self._written = torch.zeros(len(self._ids))
 
     def penalize(self, logits: torch.Tensor, answer: Sequence[int]) -> None:
         """Change one row of `logits` in place; `answer` is all that was written so far."""
