@@ -119,3 +119,31 @@ def test_a_forced_call_has_a_schema(vllm, choice, names):
     schema = parser.adjust_request(request).structured_outputs.json
     calls = schema.get("anyOf", [schema])
     assert [call["properties"]["name"]["const"] for call in calls] == names
+
+
+def test_schemas_of_forced_calls_keep_their_references(vllm):
+    """As pydantic writes them; two tools have different definitions of one name."""
+    import xgrammar
+
+    def tool(name, kind):
+        part = {"type": "object", "properties": {"x": {"type": kind}}, "required": ["x"]}
+        parameters = {
+            "type": "object",
+            "properties": {"part": {"$ref": "#/$defs/Part"}, "again": {"$ref": "#"}},
+            "required": ["part"],
+            "$defs": {"Part": part},
+        }
+        return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+    tools = [tool("count", "integer"), tool("check", "boolean")]
+    letters = xgrammar.TokenizerInfo([chr(code) for code in range(32, 127)])
+    for offered in (tools[:1], tools):
+        request, parser, _ = ask(vllm, None, tools=offered, tool_choice="required")
+        schema = parser.adjust_request(request).structured_outputs.json
+        grammar = xgrammar.GrammarCompiler(letters).compile_json_schema(schema)
+        for arguments, fits in (
+            ('{"part": {"x": 1}, "again": {"part": {"x": 2}}}', True),
+            ('{"part": {"x": true}}', False),
+        ):
+            call = f'{{"name": "count", "arguments": {arguments}}}'
+            assert xgrammar.GrammarMatcher(grammar).accept_string(call) is fits

@@ -168,20 +168,36 @@ class RWKVToolParser(ToolParser):
 
 
 def call_schema(tools: Sequence[Any]) -> dict[str, Any]:
-    """The JSON schema of a call of one of `tools`."""
-    calls = [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": tool.name},
-                "arguments": tool.parameters or {"type": "object"},
-            },
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for tool in tools
-    ]
-    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+    """The JSON schema of a call of one of `tools`.
+
+    Each tool's parameters are a schema with references into itself, and find themselves in here.
+    """
+    calls, parameters = [], {}
+    for number, tool in enumerate(tools):
+        place = f"#/$defs/{number}"
+        parameters[str(number)] = _move(tool.parameters or {"type": "object"}, place)
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"name": {"const": tool.name}, "arguments": {"$ref": place}},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+        )
+    return {**(calls[0] if len(calls) == 1 else {"anyOf": calls}), "$defs": parameters}
+
+
+def _move(schema: Any, place: str) -> Any:
+    """A JSON schema whose root is at `place` from now on."""
+    if isinstance(schema, list):
+        return [_move(item, place) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _move(value, place) for key, value in schema.items()}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        moved["$ref"] = place + reference[1:]
+    return moved
 
 
 def _offered(request: Any) -> list[str]:
