@@ -47,3 +47,11 @@ def test_a_result_that_is_gone_leaves_its_memory_to_the_next() -> None:
     results = arena.Results()
     place = results.empty(4, 1000).data_ptr()
     assert results.empty(2, 1000).data_ptr() == place
+
+
+def test_the_logits_of_a_whole_prompt_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena, "_MOST_KEPT", 4 * 4000)
+    results = arena.Results()
+    place = results.empty(4, 1000).data_ptr()
+    assert results.empty(5, 1000).fill_(1).shape == (5, 1000)
+    assert results.empty(1, 1000).data_ptr() == place

@@ -73,6 +73,22 @@ def test_what_is_no_number_comes_out_as_none(library: Library, scheme: str) -> N
     assert found[1].all() and not found[0].any() and not found[2].any()
 
 
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_weight_that_is_no_number_is_not_hidden(
+    library: Library, scheme: str, bad: float
+) -> None:
+    weight = random_matrix(9, 256)
+    weight[4, 100] = bad
+    packed = cpu_quantize.pack(weight, scheme)
+    table = cpu_tables.packed_matrix(packed, packed.values)
+    x = random_matrix(3, 256)
+    found = library.linear(cpu_library.plain_engine(library), table, x).isfinite()
+    assert not found[:, 4].any()
+    assert found[:, :4].all() and found[:, 5:].all()
+
+
 @pytest.fixture(params=SCHEMES)
 def quantized(request: pytest.FixtureRequest, tiny_model: Path, kept: dict[str, Any]) -> Any:
     """An engine that packs the bundled model while it loads it."""

@@ -59,7 +59,7 @@ def _pack_int4(w: torch.Tensor) -> Packed:
     groups = w.view(len(w), -1, GROUP)
     largest = groups.gather(2, groups.abs().argmax(2, keepdim=True))
     best_error = torch.full_like(largest, float("inf"))
-    scales = torch.zeros_like(largest)
+    scales = largest / -8  # stays where the largest is no number, so that no product is one
     steps = torch.zeros_like(groups)
     for cut in _CUTS:
         # The largest one gets the lowest step, which is further from 0 than the highest.

@@ -15,6 +15,9 @@ import torch
 
 _LINE = 64
 _HUGE = 2 << 20
+# Logits of 512 sequences and 65,536 tokens. Those of all tokens of a prompt, which few ask for, would
+# stay for good.
+_MOST_KEPT = 128 << 20
 
 
 def _places(tensors: Sequence[torch.Tensor]) -> tuple[list[int], int]:
@@ -70,6 +73,8 @@ class Results:
     def empty(self, rows: int, columns: int) -> torch.Tensor:
         """(rows, columns) in fp32, not set."""
         count = rows * columns
+        if 4 * count > _MOST_KEPT:
+            return torch.empty(rows, columns)
         # One reference is this object's, one the question's; a tensor has another.
         if len(self._pages) < 4 * count or sys.getrefcount(self._pages) > 2:
             self._pages = _map(max(4 * count, mmap.PAGESIZE))
