@@ -15,8 +15,8 @@ import torch
 
 _LINE = 64
 _HUGE = 2 << 20
-# Logits of 512 sequences and 65,536 tokens. Those of all tokens of a prompt, which few ask for, would
-# stay for good.
+# Logits of 512 sequences and 65,536 tokens. Those of a whole prompt, which few ask for, would stay
+# for good.
 _MOST_KEPT = 128 << 20
 
 
