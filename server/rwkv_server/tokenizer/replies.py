@@ -15,6 +15,7 @@ from typing import Any
 
 THINK_END = "</think>"
 FENCE = "```"
+_LONGEST_WORD = len("-Infinity")
 _INFO = re.compile(r"[ \t]*\w*[ \t]*\n")
 
 
@@ -77,10 +78,13 @@ class Calls:
         # At the beginning and after a call: white space here isn't said, JSON may be a call.
         self._fresh = True
         self._quoting = False
+        # Whether JSON or its block may end in the last piece: a long one is read only then.
+        self._ends = False
 
     def feed(self, piece: str) -> list[str | Call]:
         """Take a piece; returns what is certain by now."""
         self._held += piece
+        self._ends = any(mark in piece for mark in "}]`")
         return self._take(last=False)
 
     def finish(self) -> list[str | Call]:
@@ -116,6 +120,8 @@ class Calls:
 
     def _lone(self, last: bool) -> list[str | Call]:
         """JSON at the head, without a fence; what follows it is none of its business."""
+        if not (last or self._ends):
+            return []
         try:
             value, end = json.JSONDecoder().raw_decode(self._held)
         except (ValueError, RecursionError):
@@ -134,14 +140,25 @@ class Calls:
             if "\n" in self._held[start:] or last:
                 return self._quote(start)
             return []
-        end = self._held.find(FENCE, info.end())
-        body = self._held[info.end() : end if end >= 0 else None]
-        if end < 0 and not last:
-            return [] if self._may_be_call(body) else self._quote(info.end())
-        calls = parse_calls(body, self._names)
-        if not calls:
+        body = self._held[info.end() :].lstrip()
+        if not self._may_be_call(body):
             return self._quote(info.end())
-        self._held = self._held[end + len(FENCE) :] if end >= 0 else ""
+        if not (last or self._ends):
+            return []
+        # The block ends at a fence after the JSON: a text inside may hold fences of its own.
+        try:
+            value, end = json.JSONDecoder().raw_decode(body)
+        except json.JSONDecodeError as error:
+            return self._quote(info.end()) if last or not _is_cut(body, error) else []
+        except (ValueError, RecursionError):
+            return self._quote(info.end())
+        rest = body[end:].lstrip()
+        if not last and FENCE != rest and FENCE.startswith(rest):
+            return []
+        calls = find_calls(value, self._names)
+        if not calls or (rest and not rest.startswith(FENCE)):
+            return self._quote(info.end())
+        self._held = rest.removeprefix(FENCE)
         return list(calls)
 
     def _quote(self, length: int) -> list[str | Call]:
@@ -171,14 +188,6 @@ class Calls:
         return any(o.startswith(packed) or packed.startswith(o) for o in self._openings)
 
 
-def parse_calls(text: str, names: Collection[str]) -> list[Call]:
-    """The calls that `text` is in JSON; empty if it is anything else."""
-    try:
-        return find_calls(json.loads(text), names)
-    except (ValueError, RecursionError):
-        return []
-
-
 def find_calls(value: Any, names: Collection[str]) -> list[Call]:
     """The calls that `value` is, one object or a list of them; empty if it is anything else."""
     calls = [_parse_call(item, names) for item in (value if isinstance(value, list) else [value])]
@@ -192,6 +201,11 @@ def _parse_call(value: Any, names: Collection[str]) -> Call | None:
     if not isinstance(name, str) or name not in names or not isinstance(arguments, dict):
         return None
     return Call(name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether more text may heal an error: inside a string, or in the last word or escape."""
+    return error.msg.startswith("Unterminated string") or len(text) - error.pos < _LONGEST_WORD
 
 
 def _overlap(text: str, tag: str) -> int:

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rwkv_server.tokenizer.replies import Call, Calls, Thinking, parse_calls
+from rwkv_server.tokenizer.replies import Call, Calls, Thinking, find_calls
 
 CALL = '{"name": "weather", "arguments": {"city": "Köln"}}'
 FENCED = f"```json\n{CALL}\n```"
+# Code in an argument has fences of its own.
+CODE = '{"name": "weather", "arguments": {"city": "```py\\n1\\n```", "n": [1]}}'
+WRITTEN = Call("weather", '{"city": "```py\\n1\\n```", "n": [1]}')
 WEATHER = Call("weather", '{"city": "Köln"}')
 PIECES = st.lists(
     st.sampled_from(
         ["`", "```", "json", "\n", " ", "a", "你", "{", "}", '{"name": ', '"weather"', CALL, FENCED,
+         CODE, '"', "\\\\", "-Infinity", 
          "</", "think", ">", "</think>", "[", "]", "User:"]
     )
 )  # fmt: skip
@@ -56,6 +60,12 @@ def read(text, names=("weather",), cuts=()):
         ("```python\nprint(1)\n```\nand\n" + FENCED, ["```python\nprint(1)\n```\nand", WEATHER]),
         ('{"a": 1}', ['{"a": 1}']),
         ('```json\n{"name": "weather", "argu', ['```json\n{"name": "weather", "argu']),
+        (f"So:\n```json\n{CODE}\n```\nDone.", ["So:", WRITTEN, "Done."]),
+        (f"```json\n{CODE}", [WRITTEN]),
+        (f"```json\n{CODE[:30]}", [f"```json\n{CODE[:30]}"]),
+        (f"```json\n{CALL} x\n```", [f"```json\n{CALL} x\n```"]),
+        (f"```json\n{CALL[:-2]},\n```\n{FENCED}", [f"```json\n{CALL[:-2]},\n```", WEATHER]),
+        ("```\n```\n" + FENCED, ["```\n```", WEATHER]),
         ("a `b` c``", ["a `b` c``"]),
         ("", []),
     ],
@@ -117,6 +127,6 @@ def test_pieces_of_thoughts_dont_matter(parts, cuts):
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_any_json_is_a_call_or_not(value):
-    assert parse_calls(json.dumps(value), ["weather"]) == []
-    called = parse_calls(json.dumps({"name": "weather", "arguments": {"x": value}}), ["weather"])
+    assert find_calls(value, ["weather"]) == []
+    called = find_calls({"name": "weather", "arguments": {"x": value}}, ["weather"])
     assert json.loads(called[0].arguments) == {"x": value}
