@@ -16,7 +16,8 @@ from rwkv_server.model.config import RWKV7Config
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
-from rwkv_server.tokenizer import vocabulary
+from rwkv_server.tokenizer import vocabulary as world
+from rwkv_server.web import body
 
 MODULE = "vllm.entrypoints.openai.api_server"
 MIDDLEWARE = "rwkv_server.web.gate.Gate"
@@ -44,12 +45,12 @@ LOGITS_PROCESSORS = {
 
 # World models that bring no tokenizer get theirs, with its chat format, from us.
 WORLD_FLAGS: dict[str, object] = {
-    "tokenizer-mode": vocabulary.MODE,
-    "tool-call-parser": vocabulary.MODE,
-    "reasoning-parser": vocabulary.MODE,
+    "tokenizer-mode": world.MODE,
+    "tool-call-parser": world.MODE,
+    "reasoning-parser": world.MODE,
 }
 END_FLAGS: dict[str, object] = {
-    "override-generation-config": json.dumps({"eos_token_id": vocabulary.END})
+    "override-generation-config": json.dumps({"eos_token_id": world.END})
 }
 
 # Variables that would open vLLM up, should an image or a pod template carry them.
@@ -111,11 +112,14 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
     ]
 
 
-def child_env(inherited: Mapping[str, str], key: str, threads: int, vendor: str) -> dict[str, str]:
+def child_env(
+    inherited: Mapping[str, str], key: str, threads: int, vendor: str, vocabulary: int
+) -> dict[str, str]:
     """The child's environment: the parent's, then what must hold whatever a pod brings."""
     kept = {name: value for name, value in inherited.items() if name not in NEVER_INHERITED}
     fixed = {
         "VLLM_API_KEY": key,
+        body.VOCABULARY: str(vocabulary),
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_S),
         "DO_NOT_TRACK": "1",

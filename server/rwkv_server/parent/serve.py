@@ -144,7 +144,7 @@ class Parent:
         threads = args.compute_threads(quota.read_cores(), model.parameters, ranks)
         vendor = self._settings.stack.vendor
         command = args.child_args(self._settings, model)
-        env = args.child_env(os.environ, self._key, threads, vendor)
+        env = args.child_env(os.environ, self._key, threads, vendor, model.vocab_size)
         log.info("starting %s with %d thread(s)", " ".join(command), threads)
         self._child = await Child.start(command, env, self._hear)
 

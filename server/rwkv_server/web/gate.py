@@ -24,9 +24,11 @@ class Gate:
     """ASGI middleware that lets listed routes through and answers for all others."""
 
     def __init__(self, app: ASGIApp, key: str | None = None) -> None:
-        """Wrap `app`; vLLM passes no arguments, so the key comes from its own variable."""
+        """Wrap `app`; vLLM passes no arguments, so all else comes from variables."""
         self._app = app
         self._key = (os.environ["VLLM_API_KEY"] if key is None else key).encode()
+        tokens = os.environ.get(body.VOCABULARY)
+        self._vocabulary = None if tokens is None else int(tokens)
         if not self._key:
             raise ValueError("VLLM_API_KEY is empty: refusing to serve without a key")
 
@@ -52,7 +54,7 @@ class Gate:
             await send_refusal(refusal, send)
 
     async def _generate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        checked = await body.check_request(receive)
+        checked = await body.check_request(receive, self._vocabulary)
         if checked is not None:
             await self._app(scope, checked, send)
 

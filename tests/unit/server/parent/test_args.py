@@ -111,7 +111,9 @@ def test_each_vendor_has_its_logits_processor(vendor):
 
 
 def test_the_model_runner_is_the_one_that_the_processor_fits():
-    env = args.child_env({"VLLM_USE_V2_MODEL_RUNNER": "0"}, "secret", threads=2, vendor="nvidia")
+    env = args.child_env(
+        {"VLLM_USE_V2_MODEL_RUNNER": "0"}, "secret", threads=2, vendor="nvidia", vocabulary=9
+    )
     assert env["VLLM_USE_V2_MODEL_RUNNER"] == "1"
 
 
@@ -122,8 +124,9 @@ def test_a_budget_below_one_token_for_each_sequence_is_refused():
 
 def test_the_environment_has_the_key_and_no_open_doors():
     inherited = {"HOME": "/tmp", "VLLM_SERVER_DEV_MODE": "1", "VLLM_API_KEY": "old"}
-    env = args.child_env(inherited, "secret", threads=2, vendor="cpu")
+    env = args.child_env(inherited, "secret", threads=2, vendor="cpu", vocabulary=9)
     assert env["VLLM_API_KEY"] == "secret"
+    assert env["RWKV_VOCABULARY"] == "9"
     assert env["VLLM_NO_USAGE_STATS"] == env["HF_HUB_OFFLINE"] == "1"
     assert (env["OMP_NUM_THREADS"], env["VLLM_CPU_OMP_THREADS_BIND"]) == ("2", "nobind")
     assert env["TORCH_COMPILE_DISABLE"] == "1"
@@ -132,7 +135,9 @@ def test_the_environment_has_the_key_and_no_open_doors():
 
 
 def test_threads_are_an_affair_of_cpus():
-    assert "OMP_NUM_THREADS" not in args.child_env({}, "secret", threads=2, vendor="nvidia")
+    assert "OMP_NUM_THREADS" not in args.child_env(
+        {}, "secret", threads=2, vendor="nvidia", vocabulary=9
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,20 @@ def test_fields_that_steer_internals_are_refused(text, param):
 
 
 @pytest.mark.parametrize(
+    "tokens", ["[320]", "[0, -1]", '["320"]', "[1e3]", "[1" + "0" * 400 + "]", '["nan"]']
+)
+def test_stops_that_the_model_does_not_have_are_refused(tokens):
+    with pytest.raises(Refusal, match=r"stop_token_ids holds .*, wanted 0 to 319\.") as caught:
+        body.check_body(f'{{"stop_token_ids": {tokens}}}'.encode(), vocabulary=320)
+    assert (caught.value.status, caught.value.param) == (400, "stop_token_ids")
+
+
+@pytest.mark.parametrize("tokens", ["[0, 319]", '["7"]', "null", '"x"', "[[320]]", "{}"])
+def test_other_stops_are_vllms_business(tokens):
+    body.check_body(f'{{"stop_token_ids": {tokens}}}'.encode(), vocabulary=320)
+
+
+@pytest.mark.parametrize(
     ("text", "key"),
     [
         ('{"model": "a", "model": "b"}', "model"),

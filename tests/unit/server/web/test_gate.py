@@ -45,6 +45,14 @@ def client(host="10.1.2.3"):
     return httpx.AsyncClient(transport=transport, base_url="http://engine")
 
 
+async def test_stop_tokens_are_bounded_by_the_models_vocabulary(monkeypatch):
+    monkeypatch.setenv("RWKV_VOCABULARY", "320")
+    async with client() as http:
+        content = b'{"prompt": "hi", "min_tokens": 1, "stop_token_ids": [320]}'
+        answer = await http.post("/v1/completions", headers=KEY, content=content)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "stop_token_ids")
+
+
 async def test_a_request_with_the_key_arrives_unchanged():
     async with client() as http:
         answer = await http.post("/v1/completions", headers=KEY, content=b'{"prompt": "hi"}')
