@@ -261,6 +261,18 @@ def test_turns_fold_their_blank_lines(sdk):
     assert count("a\n\n\nb\n") == count("a\nb")
 
 
+@pytest.mark.parametrize("field", [False, {"type": "array", "uniqueItems": True}])
+def test_a_schema_that_cannot_be_held_to_is_refused(sdk, field):
+    weather = WEATHER | {"parameters": {"type": "object", "properties": {"x": field}}}
+    with pytest.raises(openai.BadRequestError):
+        sdk.chat.completions.create(
+            model="chat",
+            messages=USER,
+            tools=[{"type": "function", "function": weather}],
+            tool_choice="required",
+        )
+
+
 def test_half_a_surrogate_pair_is_refused_and_the_server_lives(server, sdk):
     body = b'{"model": "chat", "messages": [{"role": "user", "content": "\\ud800"}]}'
     headers = {"content-type": "application/json"}

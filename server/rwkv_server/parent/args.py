@@ -53,6 +53,10 @@ END_FLAGS: dict[str, object] = {
     "override-generation-config": json.dumps({"eos_token_id": world.END})
 }
 
+# Who reads grammars. Left to itself vLLM checks each request with the one that suits it, but has
+# only what suited the first: other requests fail inside, and 0.18 loses its engine.
+GRAMMARS = "xgrammar"
+
 # Variables that would open vLLM up, should an image or a pod template carry them.
 NEVER_INHERITED = frozenset(
     {
@@ -100,8 +104,6 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
     if settings.stack.vendor == "ascend":
         _check_ascend(settings)
         switches.append("--enforce-eager")
-        # vLLM 0.18 may take another one for a request than the engine has, which ends the engine.
-        flags["structured-outputs-config"] = json.dumps({"backend": "xgrammar"})
     return [
         sys.executable,
         "-m",
@@ -215,4 +217,5 @@ def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
         "middleware": MIDDLEWARE,
         "logits-processors": LOGITS_PROCESSORS[settings.stack.vendor],
         "disable-access-log-for-endpoints": QUIET_PATHS,
+        "structured-outputs-config": json.dumps({"backend": GRAMMARS}),
     }

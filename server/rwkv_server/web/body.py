@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from starlette.types import Message, Receive
 
+from rwkv_server.web import shape
 from rwkv_server.web.errors import Refusal
 
 MAX_BODY_BYTES = 64 << 20
@@ -89,6 +90,7 @@ def check_body(body: bytes, vocabulary: int | None = None) -> None:
     _check_choices(request.get("n"))
     if vocabulary is not None:
         _check_stops(request.get("stop_token_ids"), vocabulary)
+    shape.check_shape(request, body)
     if _SURROGATE.search(body):
         _check_text(request)
 
