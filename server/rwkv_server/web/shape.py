@@ -1,7 +1,7 @@
 """Bounds on a request that vLLM takes for granted, and ends with an internal error without them.
 
-How deep its JSON nests, how large its integers and grammars are, and that an object is one. What a
-field means stays vLLM's business.
+How deep its JSON nests, how large its integers, lists and grammars are, and that an object is one.
+What a field means stays vLLM's business.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
 GRAMMARS = ("structured_outputs", "response_format", "text")
 MAX_GRAMMAR = 120_000
 
+# Lists that vLLM goes through item by item while all other requests wait.
+LISTS = ("messages", "input", "tools")
+MAX_ITEMS = 20_000
+
 # vLLM asks these for their fields before it asks what they are.
 OBJECTS = ("structured_outputs",)
 
@@ -39,6 +43,8 @@ def check_shape(request: Mapping[str, Any], body: bytes) -> None:
     for name in OBJECTS:
         if not isinstance(request.get(name), dict | None):
             raise Refusal(400, "invalid_type", f"{name} must be an object.", param=name)
+    for name in LISTS:
+        _check_count(name, request.get(name))
     for name, value in request.items():
         _check_depth(name, value)
     if len(body) > MAX_GRAMMAR:
@@ -50,14 +56,15 @@ def check_shape(request: Mapping[str, Any], body: bytes) -> None:
 
 
 def _check_depth(name: str, value: Any) -> None:
-    level = _containers([value])
-    for _ in range(MAX_DEPTH):
+    level, depth = _containers([value]), 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _too_deep(name)
         for item in level:
             if isinstance(item, dict) and isinstance(item.get("arguments"), str):
                 _check_arguments(name, item["arguments"])
         level = _containers(child for item in level for child in _children(item))
-    if level:
-        raise _too_deep(name)
 
 
 def _check_arguments(name: str, text: str) -> None:
@@ -68,6 +75,12 @@ def _check_arguments(name: str, text: str) -> None:
         raise _too_deep(name) from None
     except ValueError:
         pass
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, list) and len(value) > MAX_ITEMS:
+        text = f"{name} has {len(value)} items, {MAX_ITEMS} are the most."
+        raise Refusal(400, "invalid_value", text, param=name)
 
 
 def _check_length(name: str, value: Any) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 
@@ -81,6 +82,21 @@ def test_grammars_have_a_bound(field):
     body.check_body(json.dumps({field: {"regex": "é" * 100_000}}).encode())
     body.check_body(json.dumps({field: {"regex": "x"}, "prompt": "x" * 200_000}).encode())
     assert refused(json.dumps({field: {"choice": ["x" * 100] * 2000}})) == field
+
+
+@pytest.mark.parametrize("field", ["messages", "input", "tools"])
+def test_lists_have_a_bound(field):
+    body.check_body(json.dumps({field: [{}] * shape.MAX_ITEMS, "prompt": [1] * 50_000}).encode())
+    assert refused(json.dumps({field: [{}] * (shape.MAX_ITEMS + 1)})) == field
+
+
+def test_many_fields_are_looked_at_once():
+    started = time.process_time()
+    json.loads(many := json.dumps({f"k{number}": 1 for number in range(200_000)}))
+    alone = time.process_time() - started
+    started = time.process_time()
+    body.check_body(many.encode())
+    assert time.process_time() - started < 20 * alone
 
 
 @pytest.mark.parametrize("value", ["5", '"x"', "[]", "true", "1.5"])
