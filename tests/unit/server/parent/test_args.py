@@ -130,6 +130,7 @@ def test_the_environment_has_the_key_and_no_open_doors():
     assert env["VLLM_NO_USAGE_STATS"] == env["HF_HUB_OFFLINE"] == "1"
     assert (env["OMP_NUM_THREADS"], env["VLLM_CPU_OMP_THREADS_BIND"]) == ("2", "nobind")
     assert env["TORCH_COMPILE_DISABLE"] == "1"
+    assert int(env["VLLM_XGRAMMAR_CACHE_MB"]) <= 64
     assert env["HOME"] == "/tmp"
     assert "VLLM_SERVER_DEV_MODE" not in env
 
