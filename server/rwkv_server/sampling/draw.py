@@ -26,6 +26,8 @@ Floats = npt.NDArray[np.float32]
 Sums = npt.NDArray[np.float64]
 
 _BLOCK = 256
+# The least normal number. Not asked of np.finfo: it warns where a process flushes subnormal ones.
+_LEAST_SCALE = np.float32(2.0**-126)
 
 
 def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) -> int | None:
@@ -38,7 +40,7 @@ def draw_token(logits: torch.Tensor, choice: Choice, uniforms: Iterator[float]) 
     if not np.isfinite(most):
         return None
     # Above 0 at any temperature: a masked token's -inf times 0 would be no number.
-    scale = max(np.float32(1 / choice.temperature), np.finfo(np.float32).tiny)
+    scale = max(np.float32(1 / choice.temperature), _LEAST_SCALE)
     weights = _filter(np.exp((row - most) * scale), choice)
     sums = _block_sums(weights)
     mass = float(sums[-1])
