@@ -23,6 +23,7 @@ import numpy
 
 from rwkv_server.checkpoint.archive import Archive, StoredTensor
 from rwkv_server.checkpoint.safetensors_file import Entry, write_file
+from rwkv_server.durable import sync_path
 from rwkv_server.errors import DiskFull, ModelInvalid
 from rwkv_server.model import config as model_config
 from rwkv_server.model import file_names, pth_config, pth_names, weights
@@ -52,7 +53,7 @@ def convert(source: Path, target: Path, on_percent: Callable[[int], None]) -> No
             work.mkdir(parents=True)
             _write(work, source, entries, config, on_percent)
             for path in (*work.iterdir(), work):
-                _sync(path)
+                sync_path(path)
             os.rename(work, target)
         except OSError as error:
             raise _translated(error, target) from None
@@ -164,14 +165,6 @@ def _write(
     sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(work.iterdir())]
     (work / SUMS).write_text("".join(sums))
     on_percent(100)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha256(path: Path) -> str:

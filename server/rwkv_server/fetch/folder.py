@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rwkv_server.durable import sync_path
 from rwkv_server.errors import ModelNotFound
 from rwkv_server.fetch.hub import RemoteFile
 
@@ -78,7 +79,7 @@ class Folder:
 
     def accept(self, file: RemoteFile, digest: str) -> None:
         """Take the collected bytes of `file` over as complete; `digest` was compared."""
-        _sync(self.part(file))
+        sync_path(self.part(file))
         os.replace(self.part(file), self.files / file.name)
         checked = {**self._checked(), file.name: digest}
         replacement = self.partial / f"{_CHECKED}.new"
@@ -109,15 +110,15 @@ class Folder:
             "files": {f.name: {"size": f.size, "digest": checked[f.name]} for f in files},
         }
         (self.files / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-        _sync(self.files / MANIFEST)
-        _sync(self.files)
+        sync_path(self.files / MANIFEST)
+        sync_path(self.files)
         if self.path.exists():
             # Something is there that isn't this model whole: a copy that lost files.
             aside = self.path.with_name(f"{self.path.name}.broken-{uuid.uuid4().hex[:8]}")
             os.rename(self.path, aside)
             shutil.rmtree(aside, ignore_errors=True)
         os.rename(self.files, self.path)
-        _sync(self.path.parent)
+        sync_path(self.path.parent)
         shutil.rmtree(self.partial, ignore_errors=True)
 
     def missing(self) -> ModelNotFound:
@@ -137,11 +138,3 @@ class Folder:
         except (OSError, ValueError):
             return {}
         return checked if isinstance(checked, dict) else {}
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -73,6 +73,7 @@ def open_library(path: Path, name: str) -> Library:
 def find_libraries(folder: Path = cpu_build.LIBRARIES) -> tuple[Library, ...]:
     """All libraries that this machine can run, best first."""
     found = []
+    wanted = cpu_build.source_digest()
     for target in cpu_build.TARGETS:
         path = cpu_build.library_path(folder, target)
         if not path.exists():
@@ -84,7 +85,7 @@ def find_libraries(folder: Path = cpu_build.LIBRARIES) -> tuple[Library, ...]:
             continue
         if not library.calls.rwkv_supported():
             continue
-        if library.calls.rwkv_source().decode() != cpu_build.source_digest():
+        if library.calls.rwkv_source().decode() != wanted:
             _log.warning("%s is not made from the sources beside it; run %s", path, _RUN)
             continue
         found.append(library)
