@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import pathlib
 import sys
 from typing import Any
 
@@ -11,13 +12,21 @@ import openai
 
 
 def main() -> None:
-    """Read {base_url, api_key, model, parallel, calls}; print one JSON list."""
+    """Read {base_url, api_key, model, parallel, calls, until}; print one JSON list."""
     job = json.load(sys.stdin)
     client = openai.OpenAI(
         base_url=job["base_url"] + "/v1", api_key=job["api_key"], max_retries=0, timeout=120
     )
+    end = pathlib.Path(job["until"]) if job.get("until") else None
+
+    def answers_of(call: dict[str, Any]) -> list[dict[str, Any]]:
+        answers = [perform(client, job["model"], call)]
+        while end is not None and not end.exists():
+            answers.append(perform(client, job["model"], call))
+        return answers
+
     with concurrent.futures.ThreadPoolExecutor(job.get("parallel", 1)) as pool:
-        answers = list(pool.map(lambda call: perform(client, job["model"], call), job["calls"]))
+        answers = [answer for some in pool.map(answers_of, job["calls"]) for answer in some]
     print(json.dumps(answers))
 
 

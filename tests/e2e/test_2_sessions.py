@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,14 +34,14 @@ def test_each_session_has_one_pod_over_both_routers(chat: World) -> None:
 def test_a_lost_pod_moves_only_its_sessions_and_gets_them_back(chat: World) -> None:
     before = homes(chat)
     old = chat.engine_pods()["chat-engine-0"]
-    chat.kube.run("delete", "pod", "chat-engine-0", "--grace-period=1", "--wait=false")
 
     def gone() -> bool:
         return "chat-engine-0" not in homes_or_nothing(chat).values()
 
-    wait_for(gone, "no session to be answered by the lost pod", timeout=60)
-    during = homes(chat)
-    assert set(during.values()) == {"chat-engine-1"}
+    with no_new_pods(chat):
+        chat.kube.run("delete", "pod", "chat-engine-0", "--grace-period=1", "--wait=false")
+        wait_for(gone, "no session to be answered by the lost pod", timeout=60)
+        assert set(homes(chat).values()) == {"chat-engine-1"}
     gone_uid = old["metadata"]["uid"]
 
     def replaced() -> bool:
@@ -50,6 +52,17 @@ def test_a_lost_pod_moves_only_its_sessions_and_gets_them_back(chat: World) -> N
     wait_for(replaced, "another pod in the lost one's place", timeout=420, every=1)
     chat.wait_ready()
     wait_for(lambda: homes(chat) == before, "every session to be home again", timeout=60)
+
+
+@contextlib.contextmanager
+def no_new_pods(world: World) -> Iterator[None]:
+    """Nodes take no pod meanwhile: a lost one stays away for as long as the test looks."""
+    nodes = ["-l", "kubernetes.io/os=linux"]
+    world.kube.run("cordon", *nodes)
+    try:
+        yield
+    finally:
+        world.kube.run("uncordon", *nodes)
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.cluster
 
 # Nearly all that the sample's maxModelLen of 4096 has room for: engines are fast with this model.
 LONG = 4000
+OVER = "/tmp/rollout-is-over"
 
 
 def long_stream(session: str) -> dict[str, object]:
@@ -32,13 +33,21 @@ def test_a_rolling_update_breaks_no_stream_and_survives_an_operator_restart(chat
     before = {name: pod["metadata"]["uid"] for name, pod in chat.engine_pods().items()}
     calls = [long_stream(f"session-{number}") for number in range(6)]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        streams = pool.submit(chat.call, *calls, parallel=len(calls))
-        wait_for(lambda: all(running(chat)), "streams from both engines", timeout=60)
-        patch = json.dumps({"spec": {"engine": {"maxNumSeqs": 12}}})
-        chat.kube.run("patch", "rwkv", "chat", "--type=merge", "-p", patch)
-        wait_for(lambda: old_pod_is_going(chat), "the rollout to begin", timeout=60)
-        place = ["-n", installation.NAMESPACE]
-        chat.kube.run("delete", "pod", *place, "-l", "app.kubernetes.io/name=rwkv-operator")
+        streams = pool.submit(chat.call, *calls, parallel=len(calls), until=OVER)
+        try:
+            wait_for(lambda: all(running(chat)), "streams from both engines", timeout=60)
+            patch = json.dumps({"spec": {"engine": {"maxNumSeqs": 12}}})
+            chat.kube.run("patch", "rwkv", "chat", "--type=merge", "-p", patch)
+            wait_for(lambda: told_to_go(chat, before), "the rollout to begin", timeout=60)
+            place = ["-n", installation.NAMESPACE]
+            chat.kube.run("delete", "pod", *place, "-l", "app.kubernetes.io/name=rwkv-operator")
+            wait_for(
+                lambda: told_to_go(chat, before) == set(before),
+                "both old pods to be told to go",
+                timeout=180,
+            )
+        finally:
+            chat.make_file(OVER)
         answers = streams.result()
     for answer in answers:
         assert answer.get("finish") == "length", answer
@@ -59,6 +68,11 @@ def running(world: World) -> list[int]:
     return counts
 
 
-def old_pod_is_going(world: World) -> bool:
-    """Whether Kubernetes has told a pod to end."""
-    return any("deletionTimestamp" in pod["metadata"] for pod in world.engine_pods().values())
+def told_to_go(world: World, before: dict[str, str]) -> set[str]:
+    """The engines of `before` whose pod Kubernetes has told to end, or has ended."""
+    staying = {
+        pod["metadata"]["uid"]
+        for pod in world.engine_pods().values()
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+    return {name for name, uid in before.items() if uid not in staying}

@@ -26,19 +26,29 @@ class World:
         url: str = "http://chat",
         key: str = "",
         parallel: int = 1,
+        until: str = "",
     ) -> list[dict[str, Any]]:
-        """Make calls with the openai SDK from the client pod."""
+        """Make calls with the openai SDK from the client pod.
+
+        With `until`, each is made again and again until the client pod has a file of that name:
+        load that is there however fast the engines are and however long a look takes.
+        """
         job = {
             "base_url": url,
             "api_key": key or self.api_key(),
             "model": "chat",
             "parallel": parallel,
             "calls": list(calls),
+            "until": until,
         }
         command = ["exec", "-i", "client", "--", "python3", "-c", SCRIPT]
         output = self.kube.run(*command, stdin=json.dumps(job), timeout=300)
         answers: list[dict[str, Any]] = json.loads(output)
         return answers
+
+    def make_file(self, path: str) -> None:
+        """Make the file that calls of `until` wait for."""
+        self.kube.run("exec", "client", "--", "touch", path)
 
     def api_key(self, name: str = "chat") -> str:
         """The generated key of a deployment."""
