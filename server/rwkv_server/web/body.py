@@ -71,8 +71,8 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def check_body(body: bytes, vocabulary: int | None = None) -> None:
-    """Raise a Refusal with 400 if vLLM must not see this body.
+def check_body(body: bytes, vocabulary: int | None = None) -> dict[str, Any]:
+    """The request in a body; a Refusal with 400 if vLLM must not see it.
 
     Args:
         body: the whole body.
@@ -93,6 +93,7 @@ def check_body(body: bytes, vocabulary: int | None = None) -> None:
     shape.check_shape(request, body)
     if _SURROGATE.search(body):
         _check_text(request)
+    return request
 
 
 def _check_choices(count: Any) -> None:

@@ -16,7 +16,9 @@ from rwkv_server.metrics import IN_FLIGHT
 from rwkv_server.web import body, routes
 from rwkv_server.web.errors import Refusal, send_refusal
 
-_in_flight = Gauge(IN_FLIGHT, "Generating requests whose answer isn't complete.")
+_in_flight = Gauge(
+    IN_FLIGHT, "Requests that generate or write a state and whose answer isn't complete."
+)
 _refused = Counter("rwkv_http_refused", "Requests refused before vLLM saw them.", ["code"])
 
 
@@ -47,6 +49,9 @@ class Gate:
             if scope["path"] in routes.GENERATING:
                 with _in_flight.track_inprogress():
                     await self._generate(scope, receive, send)
+            elif routes.is_write(scope["method"], scope["path"]):
+                with _in_flight.track_inprogress():
+                    await self._app(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
         except Refusal as refusal:

@@ -1,0 +1,1 @@
+"""What the states say over HTTP: generation with a state, and states as resources."""
