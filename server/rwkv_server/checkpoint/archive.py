@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy
 from numpy.lib.stride_tricks import as_strided
@@ -46,15 +47,25 @@ class Archive:
         tensors: by their names in the file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO | None = None,
+        describe: Callable[[bytes, Path], list[Any]] | None = None,
+    ) -> None:
         """Open `path` and read its table of tensors.
+
+        Args:
+            path: of the checkpoint, or what errors call an open `file`.
+            file: the checkpoint's bytes, where they aren't at `path`.
+            describe: who parses the pickle; for a process that has given up its rights already.
 
         Raises:
             ModelInvalid: it is no checkpoint, was cut short, or holds more than weights.
         """
         self._path = path
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(path if file is None else file)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError):
             raise ModelInvalid(
                 f"{path} is not a .pth checkpoint: its copy was cut short, or it is in the format "
@@ -66,7 +77,7 @@ class Archive:
             raise ModelInvalid(f"{path} can't be read: {error.strerror}") from None
         try:
             self._root, pickled = self._read_pickle()
-            entries = sandbox.describe_pickle(pickled, path)
+            entries = (describe or sandbox.describe_pickle)(pickled, path)
             self.tensors = {tensor.name: tensor for tensor in map(self._check, entries)}
         except BaseException:
             self._zip.close()

@@ -41,16 +41,22 @@ def describe_pickle(content: bytes, source: Path) -> list[Any]:
     finally:
         process.kill()
         process.communicate()
-    return _believed(output, process.returncode, source)
-
-
-def _believed(output: bytes, code: int, source: Path) -> list[Any]:
     try:
         answer = json.loads(output)
     except ValueError:
         raise ModelInvalid(
-            f"{source}: the process that parses it ended with {code}: the file is no checkpoint"
+            f"{source}: the process that parses it ended with {process.returncode}: the file is no "
+            "checkpoint"
         ) from None
+    return believe(answer, source)
+
+
+def believe(answer: Any, source: Path) -> list[Any]:
+    """The table of tensors that `unpickle.describe` answered.
+
+    Raises:
+        ModelInvalid: it answered why there is none.
+    """
     if not isinstance(answer, dict):
         raise ModelInvalid(f"{source} is no checkpoint: its table of tensors is broken")
     if "refused" in answer:

@@ -1,0 +1,143 @@
+"""Snapshots as files that leave the server and come back: safetensors with the record inside. Pure.
+
+An export is the stored file with another head: its metadata has the whole record. Of an import only
+tensors, counts and pending tokens are believed; what says that it is of another model refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rwkv_server.states.errors import StateCorrupt, StateIncompatible
+from rwkv_server.states.record import FORMAT, Fingerprint, Record
+
+RECORD = "rwkv_state"
+"""The metadata key that holds the record."""
+
+MAX_HEAD_BYTES = 1 << 20
+_MAX_CONSUMED = 1 << 53
+_COMPARED = ("model", "tokenizer", "layout", "dtype", "adapters")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an import's numbers may be.
+
+    Attributes:
+        vocabulary: tokens of the model.
+        max_model_len: pending tokens are prefilled with the next turn.
+    """
+
+    vocabulary: int
+    max_model_len: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an import says of itself and is believed."""
+
+    consumed_tokens: int = 0
+    pending: tuple[int, ...] = ()
+
+
+def split(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """A safetensors file's head and the bytes of its tensors.
+
+    Raises:
+        StateCorrupt: it has no head, or one that is no JSON object.
+    """
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or not 2 <= length <= min(MAX_HEAD_BYTES, len(content) - 8):
+        raise StateCorrupt(
+            f"the file of {len(content)} bytes is no safetensors file, or was cut short: wanted "
+            "what GET /v1/states/{ref}/content gave"
+        )
+    try:
+        head = json.loads(content[8 : 8 + length], object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        raise StateCorrupt("the file's head is no JSON: it was changed on its way") from None
+    if not isinstance(head, dict):
+        raise StateCorrupt("the file's head is no JSON object: it was changed on its way")
+    return head, memoryview(content)[8 + length :]
+
+
+def embed(content: bytes, record: Record) -> tuple[bytes, memoryview]:
+    """The export of a stored file: its new head, and the tensors' bytes as they are."""
+    head, tensors = split(content)
+    head["__metadata__"] = {"format": "pt", RECORD: record.model_dump_json()}
+    encoded = json.dumps(head, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    return len(encoded).to_bytes(8, "little") + encoded, tensors
+
+
+def read_told(head: Mapping[str, Any], ours: Fingerprint, limits: Limits) -> Told:
+    """What an import's metadata says; a file without a record is a state of no text.
+
+    Raises:
+        StateIncompatible: it is of another model or a later version; says what and wanted what.
+        StateCorrupt: its numbers can't be true.
+    """
+    metadata = head.get("__metadata__", {})
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get(RECORD, ""), str):
+        raise StateCorrupt("the file's metadata is broken: wanted strings")
+    if RECORD not in metadata:
+        return Told()
+    try:
+        record = json.loads(metadata[RECORD], object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        raise StateCorrupt(f"the file's {RECORD} is no JSON") from None
+    if not isinstance(record, Mapping):
+        raise StateCorrupt(f"the file's {RECORD} is no JSON object")
+    _check_version(record)
+    _check_fingerprint(record.get("fingerprint"), ours)
+    return _read_counts(record, limits)
+
+
+def _check_version(record: Mapping[str, Any]) -> None:
+    found = record.get("format")
+    if found != FORMAT:
+        raise StateIncompatible(
+            f"the state's format: found {json.dumps(found)[:100]}, wanted {FORMAT}; import it on "
+            "a server of the version that made it"
+        )
+
+
+def _check_fingerprint(found: Any, ours: Fingerprint) -> None:
+    if not isinstance(found, Mapping):
+        raise StateCorrupt("the file's record has no fingerprint")
+    for name in _COMPARED:
+        theirs, wanted = found.get(name), getattr(ours, name)
+        if theirs != wanted:
+            raise StateIncompatible(
+                f"the state's {name}: found {json.dumps(theirs)[:100]}, wanted "
+                f"{json.dumps(wanted)}; a state only continues on the model that made it"
+            )
+
+
+def _read_counts(record: Mapping[str, Any], limits: Limits) -> Told:
+    consumed, pending = record.get("consumed_tokens"), record.get("pending")
+    if type(consumed) is not int or not 0 <= consumed < _MAX_CONSUMED:
+        raise StateCorrupt(
+            f"the state's consumed_tokens: found {json.dumps(consumed)[:100]}, wanted a count"
+        )
+    if not isinstance(pending, list) or len(pending) > limits.max_model_len:
+        raise StateCorrupt(
+            f"the state's pending: wanted a list of at most {limits.max_model_len} tokens"
+        )
+    for token in pending:
+        if type(token) is not int or not 0 <= token < limits.vocabulary:
+            raise StateCorrupt(
+                f"the state's pending: found {json.dumps(token)[:100]}, wanted tokens from 0 to "
+                f"{limits.vocabulary - 1}"
+            )
+    return Told(consumed, tuple(pending))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
