@@ -1,0 +1,132 @@
+"""The input of a Response as the messages of a chat, as vLLM itself reads it. Pure.
+
+vLLM turns a Response into a chat inside its own route, where nobody sees the tokens. Whoever wants
+those before asks for the chat made here. What isn't sure to come out the same is no chat: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Message = dict[str, Any]
+
+# Read by vLLM's own route in other ways than by a chat's.
+_OTHER_WAYS = ("tools", "prompt", "previous_input_messages")
+_TEXT_PARTS = ("text", "input_text", "output_text")
+_UNFINISHED = ("in_progress", "incomplete")
+
+
+def read_chat(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A chat request with the same prompt: model, messages and the template's arguments."""
+    if any(body.get(field) for field in _OTHER_WAYS):
+        return None
+    messages = read_messages(body.get("input"))
+    if messages is None:
+        return None
+    instructions = body.get("instructions")
+    if instructions:
+        messages.insert(0, {"role": "system", "content": instructions})
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "chat_template_kwargs": _arguments(body),
+    }
+
+
+def read_messages(content: Any) -> list[Message] | None:
+    """The messages that an `input` holds."""
+    if isinstance(content, str):
+        return [{"role": "user", "content": content}]
+    if not isinstance(content, list) or not content:
+        return None
+    messages: list[Message] = []
+    for item in content:
+        message = _message(item)
+        if message is None:
+            return None
+        if not _join(messages, message):
+            messages.append(message)
+    return None if content[-1].get("status") in _UNFINISHED else messages
+
+
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    own = body.get("chat_template_kwargs")
+    arguments = dict(own) if isinstance(own, dict) else {}
+    reasoning = body.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    if effort is not None:
+        arguments.setdefault("enable_thinking", effort != "none")
+        arguments["reasoning_effort"] = effort
+    return arguments
+
+
+def _message(item: Any) -> Message | None:
+    """One item by itself."""
+    if not isinstance(item, dict):
+        return None
+    kind = item.get("type", "message")
+    if kind == "message":
+        return _said(item)
+    if kind == "function_call":
+        return _call(item)
+    if kind == "function_call_output" and isinstance(item.get("output"), str):
+        return {"role": "tool", "content": item["output"], "tool_call_id": item.get("call_id")}
+    if kind == "reasoning" and not item.get("encrypted_content"):
+        return _thought(item)
+    return None
+
+
+def _thought(item: Mapping[str, Any]) -> Message | None:
+    for parts in (item.get("content"), item.get("summary")):
+        if isinstance(parts, list) and parts:
+            text = parts[0].get("text") if isinstance(parts[0], dict) else None
+            return {"role": "assistant", "reasoning": text} if isinstance(text, str) else None
+    return {"role": "assistant", "reasoning": ""}
+
+
+def _said(item: Mapping[str, Any]) -> Message | None:
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        return None
+    if isinstance(content, str):
+        return {"role": role, "content": content}
+    if not isinstance(content, list) or not content:
+        return None
+    texts = [_text(part) for part in content]
+    if None in texts:
+        return None
+    if role == "assistant":
+        return {"role": role, "content": texts[0]}
+    return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def _text(part: Any) -> str | None:
+    if isinstance(part, dict) and part.get("type") in _TEXT_PARTS:
+        text = part.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _call(item: Mapping[str, Any]) -> Message | None:
+    name, arguments = item.get("name"), item.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, str) or item.get("namespace"):
+        return None
+    function = {"name": name, "arguments": arguments}
+    call = {"id": item.get("call_id"), "type": "function", "function": function}
+    return {"role": "assistant", "tool_calls": [call]}
+
+
+def _join(messages: list[Message], message: Message) -> bool:
+    """Add to the message before what belongs to the same turn of the assistant's."""
+    before = messages[-1] if messages else None
+    if before is None or before["role"] != "assistant" or message["role"] != "assistant":
+        return False
+    if "tool_calls" in message:
+        before.setdefault("tool_calls", []).extend(message["tool_calls"])
+        return True
+    for part in ("reasoning", "content"):
+        if part in message and part not in before:
+            before[part] = message[part]
+            return True
+    return False
