@@ -44,8 +44,8 @@ def invented_chat(seed: int, turns: int) -> list[dict[str, Any]]:
     chance = random.Random(seed)
 
     def text() -> str:
-        words = " ".join(chance.choice(WORDS) for _ in range(chance.randint(1, 6)))
-        return words + chance.choice(ENDS)
+        words = " ".join(chance.choice(WORDS) for _ in range(chance.randint(0, 5)))
+        return f"so {words}{chance.choice(ENDS)}"
 
     messages = [{"role": "system", "content": text()}] if seed % 2 else []
     for _ in range(turns):
