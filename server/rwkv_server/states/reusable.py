@@ -1,6 +1,6 @@
 """Which requests may go on from a prefix's snapshot unasked: those that can't tell. Pure.
 
-With a snapshot the engine sees only the rest of the prompt. What looks at the whole of it, or counts
+With a snapshot the engine sees only the rest of the prompt. What looks at all of it, or counts
 from its beginning, answers otherwise then, so such a request runs without, as if nothing was saved.
 """
 
@@ -22,7 +22,6 @@ _LOOKING: Mapping[str, tuple[object, ...]] = {
     "truncation": ("disabled",),
     "return_token_ids": (False,),
     "return_prompt_text": (False,),
-    "return_tokens_as_token_ids": (False,),
     "enable_response_messages": (False,),
     "continue_final_message": (False,),
     "background": (False,),
