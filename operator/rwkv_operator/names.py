@@ -100,13 +100,16 @@ def api_key_secret(deployment: str) -> str:
     return f"{deployment}-api-key"
 
 
-def engine_pod(deployment: str, ordinal: int) -> str:
+def engine_pod(deployment: str, ordinal: int | str) -> str:
     """Name of one engine pod."""
     return f"{engine(deployment)}-{ordinal}"
 
 
-def engine_host(deployment: str, namespace: str, ordinal: int, cluster_domain: str) -> str:
-    """DNS name of one engine pod: it belongs to the ordinal and outlives the pod's address."""
+def engine_host(deployment: str, namespace: str, ordinal: int | str, cluster_domain: str) -> str:
+    """DNS name of one engine pod: it belongs to the ordinal and outlives the pod's address.
+
+    With a placeholder for the ordinal it is the pattern of all of them.
+    """
     service_host = f"{engine(deployment)}.{namespace}.svc.{cluster_domain}"
     return f"{engine_pod(deployment, ordinal)}.{service_host}"
 

@@ -106,17 +106,17 @@ class CredentialsMissing(FetchError):
 
 
 class StoreError(ServerError):
-    """Base of what the probe of the state directory can meet."""
+    """Base of what the probe of the state store can meet."""
 
     exit_code = 74
 
 
 class StoreUnreachable(StoreError):
-    """The directory is missing, full, broken or doesn't answer."""
+    """The directory or bucket is missing, full, broken or doesn't answer."""
 
 
 class StoreDenied(StoreError):
-    """The directory is there, but this user may not write to it."""
+    """The store is there, but this pod may not write to it."""
 
 
 class RuntimeMismatch(ServerError):

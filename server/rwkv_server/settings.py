@@ -160,11 +160,72 @@ class Engine(_Section):
     extra_args: list[str]
 
 
-class State(_Section):
-    """The directory for saved states."""
+class S3(_Section):
+    """A bucket for saved states.
 
-    store: Literal["perPod", "ephemeral"]
-    path: AbsolutePath
+    Attributes:
+        prefix: what the names of all objects begin with; empty for the bucket's root.
+        endpoint: None is Amazon's of the region.
+        credentials_path: a folder with the files `accessKeyId` and `secretAccessKey`.
+    """
+
+    bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]$")]
+    prefix: Annotated[str, Field(pattern=r"^([\w.\-]+(/[\w.\-]+)*)?$", max_length=200)]
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$", max_length=253)] | None
+    region: Annotated[str, Field(pattern=r"^[a-z0-9\-]+$", max_length=63)]
+    credentials_path: AbsolutePath
+
+
+class Peers(_Section):
+    """Where the engines of the deployment find each other.
+
+    Attributes:
+        url: of an engine's HTTP port, with `{ordinal}` for its number.
+        ordinals: engines have numbers below that.
+    """
+
+    url: Annotated[str, Field(pattern=r"^http://[^/]*\{ordinal\}[^/]*$", max_length=500)]
+    ordinals: Positive
+
+    def url_of(self, ordinal: int) -> str:
+        """The address of one engine."""
+        return self.url.replace("{ordinal}", str(ordinal))
+
+
+class State(_Section):
+    """Where saved states are kept, how long and how many.
+
+    Attributes:
+        path: the folder of every store but S3.
+        hot_bytes: memory for snapshots, in shared memory.
+        open_access: nobody is asked for a key, so nobody may list or export.
+        automatic_reuse: Memory keeps what it finds by itself in that memory only, Durable also
+            writes it to the store.
+    """
+
+    store: Literal["perPod", "ephemeral", "persistentVolumeClaim", "s3"]
+    path: AbsolutePath | None
+    s3: S3 | None
+    default_ttl_seconds: Positive
+    max_bytes_per_tenant: Positive
+    hot_bytes: Positive
+    automatic_reuse: Literal["Off", "Memory", "Durable"]
+    max_upload_bytes: Positive
+    open_access: bool
+    peers: Peers
+
+    @model_validator(mode="after")
+    def _check_place(self) -> State:
+        if (self.store == "s3") != (self.s3 is not None) or (self.s3 is None) == (
+            self.path is None
+        ):
+            raise ValueError("s3 for the store s3, path for every other, and never both")
+        return self
+
+    @property
+    def shared(self) -> bool:
+        """Whether each engine reads what another has saved."""
+        return self.store in ("persistentVolumeClaim", "s3")
 
 
 class Http(_Section):

@@ -37,7 +37,15 @@ FULL = {
         "shutdownTimeout": "2m",
         "extraArgs": ["--seed=1", "--enforce-eager"],
     },
-    "state": {"store": {"ephemeral": {"sizeLimit": "1Gi"}}},
+    "state": {
+        "store": {"ephemeral": {"sizeLimit": "1Gi"}},
+        "defaultTTL": "2h",
+        "maxBytesPerTenant": "1Gi",
+        "hotBytes": "64Mi",
+        "automaticReuse": "Off",
+    },
+    "routing": {"maxEngineReplicas": 3, "maxStateBytes": "16Mi"},
+    "auth": {"mode": "Open"},
 }
 
 
@@ -73,9 +81,45 @@ def test_every_value_arrives():
     assert parsed.engine.tensor_parallel_size == 2
     assert (parsed.engine.max_num_seqs, parsed.engine.max_num_batched_tokens) == (4, 32)
     assert parsed.engine.extra_args == ["--seed=1", "--enforce-eager"]
-    assert parsed.state.store == "ephemeral"
+    assert (parsed.state.store, parsed.state.shared, parsed.state.s3) == ("ephemeral", False, None)
+    assert parsed.state.path == renderer.STATE_PATH
+    assert (parsed.state.default_ttl_seconds, parsed.state.automatic_reuse) == (7200, "Off")
+    assert (parsed.state.max_bytes_per_tenant, parsed.state.hot_bytes) == (2**30, 2**26)
+    assert (parsed.state.max_upload_bytes, parsed.state.open_access) == (2**24, True)
+    assert parsed.state.peers.ordinals == 3
+    host = names.engine_host("chat", "default", 2, "cluster.local")
+    assert parsed.state.peers.url_of(2) == f"http://{host}:{names.PORT_ENGINE}"
     assert parsed.drain.shutdown_timeout_seconds == 120
     assert (parsed.http.port, parsed.ops.port) == (names.PORT_ENGINE, names.PORT_ENGINE_OPS)
+
+
+def test_a_store_in_s3_arrives():
+    s3 = {
+        "bucket": "my.states-1",
+        "prefix": "a_b/c.d-e",
+        "endpoint": "http://s3.example:7070",
+        "region": "eu-1",
+        "credentialsSecretRef": {"name": "secret-of-s3"},
+    }
+    text = render(FULL | {"state": {"store": {"s3": s3}}})
+    assert "secret-of-s3" not in text
+    state = settings.parse_settings(text).state
+    assert (state.store, state.shared, state.path) == ("s3", True, None)
+    found = state.s3.model_dump(by_alias=True)
+    assert found.pop("credentialsPath") == renderer.S3_CREDENTIALS_PATH
+    assert found == {key: value for key, value in s3.items() if key != "credentialsSecretRef"}
+    rendered = yaml.safe_load(text)["state"]
+    assert set(keys(rendered)) == set(keys(state.model_dump(by_alias=True)))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"store": "s3"}, {"path": None}, {"s3": {}}, {"store": "s3", "path": None}]
+)
+def test_a_store_has_one_place(changes):
+    rendered = yaml.safe_load(render(FULL))
+    rendered["state"] |= changes
+    with pytest.raises(ConfigInvalid, match=r"engine.yaml: state"):
+        settings.parse_settings(yaml.safe_dump(rendered))
 
 
 def test_a_download_arrives():

@@ -32,6 +32,9 @@ SECRETS = {
     "apiKeysSecretRef": {"auth": {"apiKeysSecretRef": {"name": "keys"}}},
     "huggingFace": {"model": {"source": {"huggingFace": HUB}}},
     "modelScope": {"model": {"source": {"modelScope": HUB}}},
+    "credentialsSecretRef": {
+        "state": {"store": {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "s3"}}}}
+    },
     "imagePullSecrets": {"engine": {"podTemplate": {"imagePullSecrets": [{"name": "pull"}]}}},
 }
 """A spec for every field that names a Secret."""
@@ -119,7 +122,8 @@ def refusal(kube: Kube, obj: dict[str, Any], *flags: str) -> str:
 @pytest.mark.parametrize("field", SECRETS)
 def test_a_secret_that_the_user_may_not_get_is_named(field: str, dev: Kube) -> None:
     told = refusal(dev, chat(SECRETS[field]))
-    name = {"apiKeysSecretRef": "keys", "imagePullSecrets": "pull"}.get(field, "token")
+    own = {"apiKeysSecretRef": "keys", "imagePullSecrets": "pull", "credentialsSecretRef": "s3"}
+    name = own.get(field, "token")
     assert field in told
     assert f"{name} of namespace {NAMESPACE}" in told
     # Not only a dry run is refused.
@@ -129,7 +133,7 @@ def test_a_secret_that_the_user_may_not_get_is_named(field: str, dev: Kube) -> N
 @pytest.mark.parametrize("field", SECRETS)
 def test_a_secret_that_the_user_may_get_is_let_through(field: str, dev: Kube, admin: Kube) -> None:
     secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    bind(admin, "dev", "secrets", [{**secrets, "resourceNames": ["keys", "token", "pull"]}])
+    bind(admin, "dev", "secrets", [{**secrets, "resourceNames": ["keys", "token", "pull", "s3"]}])
     wait_for(lambda: not refusal(dev, chat(SECRETS[field])), "the right to be known", every=0.1)
 
 

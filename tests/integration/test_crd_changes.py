@@ -54,9 +54,16 @@ def test_scale_sets_replicas(kube: Kube) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            {"state": {"store": {"perPod": None, "ephemeral": {}}}},
-            "the kind of store can't be changed",
+        *(
+            (
+                {"state": {"store": {"perPod": None, **other}}},
+                "the kind of store can't be changed",
+            )
+            for other in (
+                {"ephemeral": {}},
+                {"persistentVolumeClaim": {"claimName": "states"}},
+                {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "s3"}}},
+            )
         ),
         ({"state": {"store": {"perPod": {"size": "2Gi"}}}}, "size and storageClassName of perPod"),
         (
@@ -72,7 +79,12 @@ def test_a_store_stays_what_it_is(kube: Kube, spec: dict[str, Any], message: str
 
 
 def test_the_rest_of_a_deployment_can_change(kube: Kube) -> None:
-    change = {"model": {"dtype": "Float32"}, "replicas": 1, "engine": {"maxNumSeqs": 4}}
+    change = {
+        "model": {"dtype": "Float32"},
+        "replicas": 1,
+        "engine": {"maxNumSeqs": 4},
+        "state": {"defaultTTL": "1h", "maxBytesPerTenant": "1Gi", "automaticReuse": "Off"},
+    }
     assert patch(kube, "rwkv/chat", change)["metadata"]["generation"] > 1
 
 

@@ -68,6 +68,7 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     STATE_STORE_READY: {
         "PerPod": "each engine's volume passed its write-read-delete probe",
+        "Shared": "each engine's write-read-delete probe of the shared volume or bucket passed",
         "Ephemeral": "the probe passed; states die with their pod",
         "Probing": "an engine hasn't reported its probe yet",
         "StoreUnreachable": "an engine can't write, read or delete in its store",

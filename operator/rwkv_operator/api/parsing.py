@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from rwkv_operator.errors import InvalidSpec
@@ -17,6 +18,7 @@ _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(s|m|h)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 _QUANTITY: Final = re.compile(r"([1-9][0-9]{0,8})(Ki|Mi|Gi|Ti|k|M|G|T|)")
+_AMOUNT: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|k|M|G|T|)")
 _BYTES: Final = {
     "": 1,
     "k": 10**3,
@@ -44,6 +46,16 @@ def parse_quantity(field: str, text: str) -> int:
     if match is None:
         raise InvalidSpec(field, text, "a whole number of bytes with a unit, such as 10Gi")
     return int(match[1]) * _BYTES[match[2]]
+
+
+def add_bytes(quantity: str, more: int) -> str:
+    """A quantity of memory and so many bytes more; one in other units stays as it is."""
+    match = _AMOUNT.fullmatch(quantity)
+    if match is None:
+        return quantity
+    total = int(Decimal(match[1]) * _BYTES[match[2]]) + more
+    unit = next(unit for unit in ("Gi", "Mi", "Ki", "") if total % _BYTES[unit] == 0)
+    return f"{total // _BYTES[unit]}{unit}"
 
 
 @dataclass(frozen=True)

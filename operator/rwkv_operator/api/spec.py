@@ -13,6 +13,7 @@ from typing import Any, Final
 from rwkv_operator import names
 from rwkv_operator.api.model import Model, parse_model
 from rwkv_operator.api.parsing import Fields
+from rwkv_operator.api.state import State, parse_state
 from rwkv_operator.errors import InvalidSpec
 
 AUTH_MODES: Final = ("APIKeys", "Open")
@@ -68,31 +69,6 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class PerPodStore:
-    """One volume per engine pod, kept over restarts."""
-
-    size: str = "10Gi"
-    storage_class_name: str | None = None
-
-
-@dataclass(frozen=True)
-class EphemeralStore:
-    """A folder that lives as long as its pod."""
-
-    size_limit: str = "2Gi"
-
-
-Store = PerPodStore | EphemeralStore
-
-
-@dataclass(frozen=True)
-class State:
-    """Where saved states are kept."""
-
-    store: Store = PerPodStore()
-
-
-@dataclass(frozen=True)
 class Timeouts:
     """How long the router waits: for a whole request, for a silent engine, for a free slot."""
 
@@ -144,7 +120,7 @@ class Spec:
     hardware: Hardware
     replicas: int = 1
     engine: Engine = Engine()
-    state: State = State()
+    state: State = field(default_factory=State)
     routing: Routing = Routing()
     auth: Auth = Auth()
     service: Service = Service()
@@ -201,7 +177,7 @@ def parse_spec(spec: Fields, name: str) -> Spec:
         hardware=_parse_hardware(spec.child("hardware")),
         replicas=replicas,
         engine=_parse_engine(spec.child("engine")),
-        state=State(_parse_store(spec.child("state").child("store"))),
+        state=parse_state(spec.child("state")),
         routing=routing,
         auth=_parse_auth(spec.child("auth")),
         service=_parse_service(spec.child("service")),
@@ -242,16 +218,6 @@ def _parse_engine(engine: Fields) -> Engine:
             topology_spread_constraints=template.raw_list("topologySpreadConstraints"),
         ),
     )
-
-
-def _parse_store(store: Fields) -> Store:
-    if not store.values:
-        return PerPodStore()
-    key = store.only_key(("perPod", "ephemeral"))
-    fields = store.child(key)
-    if key == "ephemeral":
-        return EphemeralStore(fields.quantity("sizeLimit", "2Gi"))
-    return PerPodStore(fields.quantity("size", "10Gi"), fields.optional_text("storageClassName"))
 
 
 def _parse_routing(routing: Fields) -> Routing:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rwkv_operator import names
-from rwkv_operator.api import conditions
+from rwkv_operator.api import conditions, state
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import ModelReport, Observed
-from rwkv_operator.api.spec import Deployment, EphemeralStore
+from rwkv_operator.api.spec import Deployment
 
 
 def build_status(
@@ -45,7 +45,7 @@ def build_status(
         "selector": ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
         "url": service_url(dep, cluster_domain),
         "model": {"name": dep.spec.model.served_name, **_model(observed, stored)},
-        "state": {"store": store_name(dep)},
+        "state": {"store": state.store_name(dep.spec.state.store)},
     }
     if observed.stack is not None:
         status["stack"] = {"name": observed.stack.name, "image": observed.stack.engine_image}
@@ -76,11 +76,6 @@ def service_url(dep: Deployment, cluster_domain: str) -> str:
     port = dep.spec.service.port
     suffix = "" if port == 80 else f":{port}"
     return f"http://{names.service_host(dep.name, dep.namespace, cluster_domain)}{suffix}"
-
-
-def store_name(dep: Deployment) -> str:
-    """Kind of the state store, as it is called in the spec."""
-    return "ephemeral" if isinstance(dep.spec.state.store, EphemeralStore) else "perPod"
 
 
 def _model(observed: Observed, stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from rwkv_operator.api import conditions
 from rwkv_operator.api.conditions import Condition
 from rwkv_operator.api.observed import EngineReport, Observed
 from rwkv_operator.api.pods import Pod
-from rwkv_operator.api.spec import Deployment, EphemeralStore, PerPodStore
+from rwkv_operator.api.spec import Deployment
+from rwkv_operator.api.state import ClaimStore, EphemeralStore, PerPodStore, S3Store
 
 _STORE_ENDS: Final = ("StoreUnreachable", "StoreDenied")
 
@@ -60,11 +61,21 @@ def _store_text(dep: Deployment) -> tuple[str, str]:
             f"states live in each engine pod (at most {store.size_limit}); they are lost when the "
             "pod is deleted, evicted, rescheduled or replaced by a rollout"
         )
-    assert isinstance(store, PerPodStore)
-    return "PerPod", (
-        f"each engine has a volume of {store.size}; states outlive the pod and are lost with the "
-        "volume or with the RWKVDeployment"
+    if isinstance(store, PerPodStore):
+        return "PerPod", (
+            f"each engine has a volume of {store.size}; states outlive the pod and are lost with "
+            "the volume or with the RWKVDeployment"
+        )
+    return "Shared", (
+        f"all engines share {_shared_place(store)}; states outlive pods, nodes as far as it does, "
+        "and the RWKVDeployment"
     )
+
+
+def _shared_place(store: ClaimStore | S3Store) -> str:
+    if isinstance(store, ClaimStore):
+        return f"PersistentVolumeClaim {store.claim_name}"
+    return f"bucket {store.bucket} at {store.endpoint or f'Amazon S3, {store.region}'}"
 
 
 def _store(

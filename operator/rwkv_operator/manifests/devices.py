@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rwkv_operator.api import spec, stack
+from rwkv_operator.api import parsing, spec, stack
 
 SHARED_MEMORY_PATH: Final = "/dev/shm"
 
@@ -28,10 +28,13 @@ HOST_NETWORK: Final = ("ascend-hccn", "/etc/hccn.conf", "File")
 """How the cards of one host reach each other; only where a replica has several."""
 
 
-def build_volumes(hardware: spec.Hardware, devices: stack.Devices) -> list[dict[str, Any]]:
-    """Shared memory, and the host's driver where no container runtime mounts it."""
+def build_volumes(
+    hardware: spec.Hardware, devices: stack.Devices, hot_bytes: int
+) -> list[dict[str, Any]]:
+    """Shared memory with room for states, and the host's driver where no runtime mounts it."""
+    size = parsing.add_bytes(devices.shared_memory, hot_bytes)
     return [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": devices.shared_memory}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *(
             {"name": name, "hostPath": {"path": path, "type": kind}}
             for name, path, kind in _host_paths(hardware, devices)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rwkv_operator import names
-from rwkv_operator.api import refusal, spec
+from rwkv_operator.api import parsing, refusal, spec
 from rwkv_operator.manifests import devices, engine_config, fetch, model, security, storage
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata, manifest_hash
@@ -72,7 +72,7 @@ def _template_metadata(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
 
 
 def _pod_spec(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
-    fetching = fetch.build_fetch(dep, ctx, _host_resources(dep.spec.hardware, ctx))
+    fetching = fetch.build_fetch(dep, ctx, _host_resources(dep.spec, ctx))
     pod = {
         "serviceAccountName": names.service_account(dep.name),
         "automountServiceAccountToken": False,
@@ -132,7 +132,7 @@ def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
             {"name": "http", "containerPort": names.PORT_ENGINE, "protocol": "TCP"},
             {"name": "ops", "containerPort": names.PORT_ENGINE_OPS, "protocol": "TCP"},
         ],
-        "resources": build_resources(dep.spec.hardware, ctx),
+        "resources": build_resources(dep.spec, ctx),
         # The parent answers in seconds whatever the model's size; readiness waits for the model.
         "startupProbe": _probe("/livez", period=1, timeout=5, failures=300),
         "livenessProbe": _probe("/livez", period=10, timeout=10, failures=6),
@@ -146,9 +146,10 @@ def _container(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
     }
 
 
-def build_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, Any]:
-    """The stack's resources, overridden entry by entry, and the devices."""
-    resources = _host_resources(hardware, ctx)
+def build_resources(wanted: spec.Spec, ctx: Context) -> dict[str, Any]:
+    """The stack's resources with memory for states, overridden entry by entry, and the devices."""
+    hardware = wanted.hardware
+    resources = _host_resources(wanted, ctx)
     device = hardware.resource_name or ctx.stack.resource_name
     if device is not None:
         limits = {**resources.get("limits", {}), device: str(hardware.devices_per_replica)}
@@ -156,9 +157,13 @@ def build_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, Any]:
     return resources
 
 
-def _host_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, dict[str, str]]:
+def _host_resources(wanted: spec.Spec, ctx: Context) -> dict[str, dict[str, str]]:
+    # Shared memory counts as the container's: the stack doesn't know of hotBytes, the user does.
     merged = {
-        kind: {**_entries(ctx.stack.resources, kind), **_entries(hardware.resources, kind)}
+        kind: {
+            **_with_memory(_entries(ctx.stack.resources, kind), wanted.state.hot_bytes),
+            **_entries(wanted.hardware.resources, kind),
+        }
         for kind in ("requests", "limits")
     }
     return {kind: entries for kind, entries in merged.items() if entries}
@@ -166,6 +171,12 @@ def _host_resources(hardware: spec.Hardware, ctx: Context) -> dict[str, dict[str
 
 def _entries(resources: Mapping[str, Any], kind: str) -> dict[str, str]:
     return {name: str(amount) for name, amount in (resources.get(kind) or {}).items()}
+
+
+def _with_memory(entries: dict[str, str], more: int) -> dict[str, str]:
+    if "memory" not in entries:
+        return entries
+    return {**entries, "memory": parsing.add_bytes(entries["memory"], more)}
 
 
 def _environment() -> list[dict[str, Any]]:
@@ -202,7 +213,7 @@ def _volumes(dep: spec.Deployment, ctx: Context) -> list[dict[str, Any]]:
             "secret": {"secretName": names.internal_secret(dep.name), "defaultMode": 0o440},
         },
         {"name": "tmp", "emptyDir": {"sizeLimit": model.temporary_size(dep.spec.model)}},
-        *devices.build_volumes(dep.spec.hardware, ctx.stack.devices),
+        *devices.build_volumes(dep.spec.hardware, ctx.stack.devices, dep.spec.state.hot_bytes),
         *storage.build_state_volumes(dep),
         *model.build_volumes(dep),
     ]
@@ -214,6 +225,6 @@ def _mounts(dep: spec.Deployment, ctx: Context) -> list[dict[str, Any]]:
         {"name": "internal", "mountPath": engine_config.INTERNAL_KEY_PATH, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},
         *devices.build_mounts(dep.spec.hardware, ctx.stack.devices),
-        {"name": storage.STATE_VOLUME, "mountPath": engine_config.STATE_PATH},
+        *storage.build_state_mounts(dep),
         *model.build_mounts(dep),
     ]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from rwkv_operator import names
-from rwkv_operator.api import spec
+from rwkv_operator.api import spec, state
 from rwkv_operator.manifests import model
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata
@@ -22,6 +22,10 @@ FILE: Final = "engine.yaml"
 CONFIG_PATH: Final = "/etc/rwkv"
 INTERNAL_KEY_PATH: Final = "/etc/rwkv-internal"
 STATE_PATH: Final = "/var/lib/rwkv/state"
+S3_CREDENTIALS_PATH: Final = "/etc/rwkv-s3"
+
+ORDINAL: Final = "{ordinal}"
+"""Stands for an engine's number in the address by which the others find it."""
 
 ROUTER_CHECK_SECONDS: Final = 1
 """How often a router asks an engine whether it is ready; the drain waits for three of these."""
@@ -65,7 +69,7 @@ def render(dep: spec.Deployment, ctx: Context) -> str:
             "quantization": engine.quantization,
             "extraArgs": list(engine.extra_args),
         },
-        "state": {"store": _store(dep.spec.state.store), "path": STATE_PATH},
+        "state": build_state(dep, ctx),
         "http": {
             "port": names.PORT_ENGINE,
             "internalKeyFile": f"{INTERNAL_KEY_PATH}/{names.INTERNAL_KEY}",
@@ -79,9 +83,34 @@ def render(dep: spec.Deployment, ctx: Context) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def _store(store: spec.Store) -> str:
-    match store:
-        case spec.PerPodStore():
-            return "perPod"
-        case spec.EphemeralStore():
-            return "ephemeral"
+def build_state(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
+    """Where an engine keeps states, its bounds on them, and where it finds the other engines."""
+    wanted, routing = dep.spec.state, dep.spec.routing
+    address = names.engine_host(dep.name, dep.namespace, ORDINAL, ctx.cluster_domain)
+    return {
+        "store": state.store_name(wanted.store),
+        "path": None if isinstance(wanted.store, state.S3Store) else STATE_PATH,
+        "s3": _s3(wanted.store),
+        "defaultTtlSeconds": wanted.default_ttl_seconds,
+        "maxBytesPerTenant": wanted.max_bytes_per_tenant,
+        "hotBytes": wanted.hot_bytes,
+        "automaticReuse": wanted.automatic_reuse,
+        "maxUploadBytes": routing.max_state_bytes,
+        "openAccess": dep.spec.auth.mode == "Open",
+        "peers": {
+            "url": f"http://{address}:{names.PORT_ENGINE}",
+            "ordinals": routing.max_engine_replicas,
+        },
+    }
+
+
+def _s3(store: state.Store) -> dict[str, Any] | None:
+    if not isinstance(store, state.S3Store):
+        return None
+    return {
+        "bucket": store.bucket,
+        "prefix": store.prefix,
+        "endpoint": store.endpoint,
+        "region": store.region,
+        "credentialsPath": S3_CREDENTIALS_PATH,
+    }

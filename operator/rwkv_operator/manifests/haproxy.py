@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from rwkv_operator import names
-from rwkv_operator.api import spec
+from rwkv_operator.api import spec, state
 from rwkv_operator.manifests import haproxy_errors, haproxy_request, router_sizing
 from rwkv_operator.manifests.context import Context
 
@@ -158,11 +158,13 @@ def _sticky(dep: spec.Deployment, ctx: Context) -> list[str]:
     ]
 
 
-def _affinity(store: spec.Store) -> str:
-    """Whether a busy engine's sessions wait for it or go to the next one on the ring."""
-    match store:
-        case spec.PerPodStore() | spec.EphemeralStore():
-            return "always"
+def _affinity(store: state.Store) -> str:
+    """What becomes of a session's requests while its engine has as many as it takes.
+
+    They wait where only that engine reads the session's states; with a shared store they go to the
+    next engine on the ring.
+    """
+    return "maxconn" if state.is_shared(store) else "always"
 
 
 def _least(dep: spec.Deployment, ctx: Context) -> list[str]:

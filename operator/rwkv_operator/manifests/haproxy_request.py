@@ -31,6 +31,7 @@ ROUTES: Final = (
     ("state", "path_reg ^/v1/states/[^/]+(/(fork|content|touch))?$", "/v1/states/:ref"),
     ("session", "path_reg ^/v1/sessions/[^/]+$", "/v1/sessions/:id"),
     ("rwkv_fixed", "path /v1/rwkv/state/capabilities /v1/rwkv/state/upload", None),
+    ("openapi", "path /openapi.json", None),
     ("rwkv_state", "path_reg ^/v1/rwkv/state/[^/]+(/clone)?$", "/v1/rwkv/state/:ref"),
 )
 """What a router lets through: name, condition, and what the log says for a path with an id."""
@@ -122,6 +123,8 @@ def header_session() -> list[str]:
         "http-request set-var(txn.by) str(header) if { var(txn.sid) -m found }",
         "http-request set-var(txn.sid) path,field(4,/),url_dec"
         " if !{ var(txn.sid) -m found } { var(txn.route) -m str /v1/sessions/:id }",
+        "http-request set-var(txn.sid) url_param(session),url_dec"
+        " if !{ var(txn.sid) -m found } states { url_param(session) -m found }",
         "http-request set-var(txn.by) str(path)"
         " if { var(txn.sid) -m found } !{ var(txn.by) -m found }",
     ]
@@ -256,14 +259,14 @@ def first_message() -> list[str]:
 
 def key_and_home(pod_prefix: str) -> list[str]:
     """The key that the ring is asked with, and the server of the engine that a ref names."""
-    home = rf'var(txn.ref),regsub("^(rwkv-)?p([0-9]+)-.*$","{pod_prefix}\2")'
+    home = rf'var(txn.ref),regsub("^(rwkv-|resp_)?p([0-9]+)-.*$","{pod_prefix}\2")'
     return [
         "http-request set-var(txn.key) var(txn.tenant),concat(:,txn.sid)"
         " if { var(txn.sid) -m found }",
         "http-request set-var(txn.key) var(txn.tenant),concat(:,txn.ref)"
         " if { var(txn.ref) -m found } !{ var(txn.key) -m found }",
         f"http-request set-var(txn.home) {quoted(home)}"
-        " if { var(txn.ref) -m reg ^(rwkv-)?p[0-9]+- } !{ var(txn.sid) -m found }",
+        " if { var(txn.ref) -m reg ^(rwkv-|resp_)?p[0-9]+- } !{ var(txn.sid) -m found }",
         # What is logged: enough to follow a session, too little to learn its id.
         "http-request set-var(txn.kh) var(txn.key),sha2(256),bytes(0,8),hex,lower"
         " if { var(txn.key) -m found }",

@@ -18,8 +18,8 @@ MODEL_PATH: Final = "/models"
 IMAGE_PATH: Final = f"{MODEL_PATH}/image"
 BUNDLED_PATH: Final = "/opt/rwkv/models"
 
-_HTTPS: Final = 443
-_DEFAULT_PORTS: Final = {"https": _HTTPS, "http": 80}
+HTTPS: Final = 443
+_DEFAULT_PORTS: Final = {"https": HTTPS, "http": 80}
 _PLAIN_TMP: Final = "2Gi"
 _CONVERTING_TMP: Final = "64Gi"
 """A bound, not a reservation: a .pth is converted there where its own volume is read-only."""
@@ -107,8 +107,8 @@ def outbound_ports(dep: spec.Deployment) -> list[int]:
     if dep.spec.model.hub is None or dep.spec.model.offline:
         return []
     env = dep.spec.engine.pod_template.env
-    named = {_port(value) for name, value in env.items() if _is_address(name)}
-    return sorted({_HTTPS, *(port for port in named if port is not None)})
+    named = {port_of(value) for name, value in env.items() if _is_address(name)}
+    return sorted({HTTPS, *(port for port in named if port is not None)})
 
 
 def _is_address(name: str) -> bool:
@@ -116,7 +116,8 @@ def _is_address(name: str) -> bool:
     return name != "NO_PROXY" and name.endswith(("_ENDPOINT", "_DOMAIN", "_PROXY"))
 
 
-def _port(address: str) -> int | None:
+def port_of(address: str) -> int | None:
+    """The port of a URL, or of a host without a scheme; None where there is none."""
     url = urlsplit(address if "://" in address else f"http://{address}")
     try:
         return url.port or _DEFAULT_PORTS.get(url.scheme)

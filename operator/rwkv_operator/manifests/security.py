@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rwkv_operator import names
 from rwkv_operator.api import spec
-from rwkv_operator.manifests import model
+from rwkv_operator.manifests import model, storage
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata
 
@@ -61,11 +61,12 @@ def build_router_budget(dep: spec.Deployment) -> dict[str, Any] | None:
 def build_engine_policy(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
     """Engines hear their routers and each other, and speak to nothing but DNS and each other.
 
-    A download also reaches a hub, wherever it is: a hub's addresses can't be known here, and a
-    policy can't tell the container that downloads from the engine beside it.
+    A download also reaches a hub, and a store in S3 its server, wherever they are: their addresses
+    can't be known here, and a policy can't tell the container that downloads from the engine
+    beside it.
     """
     engines, routers = _pods(dep, "engine"), _pods(dep, "router")
-    outbound = model.outbound_ports(dep)
+    outbound = sorted({*model.outbound_ports(dep), *storage.outbound_ports(dep)})
     return _policy(
         dep,
         "engine",

@@ -1,16 +1,15 @@
-"""Probe the state directory again and again, with a bound on how long an answer is waited for."""
+"""Probe the state store again and again, with a bound on how long an answer is waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from pathlib import Path
 
 from rwkv_server.metrics import Metrics
 from rwkv_server.parent.background import in_thread
 from rwkv_server.parent.status import Status
-from rwkv_server.preflight.store import StoreReport, report_store
+from rwkv_server.preflight.store import StoreReport, place_of, report_store
 from rwkv_server.settings import State
 
 INTERVAL_S = 30.0
@@ -38,17 +37,17 @@ class StoreWatch:
 
     async def probe(self, timeout_s: float = TIMEOUT_S) -> None:
         """Probe once and tell what came out."""
-        kind, path, owner = self._state.store, Path(self._state.path), self._owner
+        state, owner = self._state, self._owner
         if self._running is None:
-            work = in_thread(lambda: report_store(kind, path, owner))
+            work = in_thread(lambda: report_store(state, owner))
             self._running = asyncio.create_task(work)
         await asyncio.wait({self._running}, timeout=timeout_s)
         if self._running.done():
             report = self._running.result()
             self._running = None
         else:
-            message = f"{path} didn't answer a small write within {timeout_s:g} s"
-            report = StoreReport(kind, False, "StoreUnreachable", message)
+            message = f"{place_of(state)} didn't answer a small write within {timeout_s:g} s"
+            report = StoreReport(state.store, False, "StoreUnreachable", message)
         self._tell(report)
 
     def _tell(self, report: StoreReport) -> None:

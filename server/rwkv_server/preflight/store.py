@@ -1,4 +1,4 @@
-"""Probe the state directory: write, sync, read back and delete one small file.
+"""Probe the state store: write, read back and delete one small file or object.
 
 A store that fails is reported, never fatal: conversations go on without saved states. These calls
 block, for as long as a network volume hangs: callers bring the thread and the timeout.
@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Literal
 
 from rwkv_server.errors import StoreDenied, StoreError, StoreUnreachable
+from rwkv_server.preflight import s3
+from rwkv_server.settings import State
 
-Kind = Literal["perPod", "ephemeral"]
+Kind = Literal["perPod", "ephemeral", "persistentVolumeClaim", "s3"]
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 HOLDS = {
     "perPod": ("PerPod", "states are kept on this pod's own volume"),
     "ephemeral": ("Ephemeral", "states end with the pod: its directory is an emptyDir"),
+    "persistentVolumeClaim": ("Shared", "states are kept on a volume that all engines share"),
+    "s3": ("Shared", "states are kept in a bucket that all engines share"),
 }
 
 
@@ -54,14 +58,22 @@ def probe_directory(path: Path, owner: str) -> None:
         raise StoreUnreachable(f"{path} gave back other bytes than were written to it")
 
 
-def report_store(kind: Kind, path: Path, owner: str) -> StoreReport:
-    """Probe the directory and say what came out."""
+def report_store(state: State, owner: str) -> StoreReport:
+    """Probe the store and say what came out; `owner` is this pod's name."""
     try:
-        probe_directory(path, owner)
+        if state.s3 is not None:
+            s3.probe_bucket(state.s3, owner, secrets.token_bytes(64))
+        elif state.path is not None:
+            probe_directory(Path(state.path), owner)
     except StoreError as error:
-        return StoreReport(kind, False, error.reason, error.message)
-    reason, message = HOLDS[kind]
-    return StoreReport(kind, True, reason, message)
+        return StoreReport(state.store, False, error.reason, error.message)
+    reason, message = HOLDS[state.store]
+    return StoreReport(state.store, True, reason, message)
+
+
+def place_of(state: State) -> str:
+    """Where the store is, for messages."""
+    return s3.place(state.s3) if state.s3 is not None else str(state.path)
 
 
 def _write_synced(path: Path, content: bytes) -> None:

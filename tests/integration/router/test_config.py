@@ -9,12 +9,16 @@ import haproxy_program
 import pytest
 from router_rig import CONTEXT, deployment
 
-from rwkv_operator.api import spec
+from rwkv_operator.api import spec, state
 from rwkv_operator.manifests import haproxy
 
 pytestmark = pytest.mark.haproxy
 
-STORES = {"perPod": spec.PerPodStore(), "ephemeral": spec.EphemeralStore()}
+STORES = {
+    "perPod": state.PerPodStore(),
+    "ephemeral": state.EphemeralStore(),
+    "claim": state.ClaimStore("states"),
+}
 ROUTINGS = {
     "default": spec.Routing(),
     "smallest": spec.Routing(
@@ -41,7 +45,7 @@ def test_a_rendered_config_is_valid(tmp_path: Path, mode: str, store: str, routi
     dep = deployment(
         replicas=1,
         auth=spec.Auth(mode),
-        state=spec.State(STORES[store]),
+        state=state.State(STORES[store]),
         routing=ROUTINGS[routing],
     )
     config = tmp_path / "haproxy.cfg"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from rwkv_operator import errors, names
-from rwkv_operator.api import model, spec
+from rwkv_operator.api import model, spec, state
 
 SCHEMA = crd_values.load_schema(names.DEPLOYMENT_PLURAL)
 
@@ -22,7 +22,7 @@ def test_a_small_deployment_gets_every_default() -> None:
         model=model.Model(source=model.BundledSource("tiny-recall"), served_name="chat"),
         hardware=spec.Hardware(stack="cpu"),
     )
-    assert dep.spec.state.store == spec.PerPodStore(size="10Gi")
+    assert dep.spec.state.store == state.PerPodStore(size="10Gi")
     assert dep.spec.auth.makes_key
 
 
@@ -86,7 +86,13 @@ def test_every_field_is_read() -> None:
                     "topologySpreadConstraints": [{"maxSkew": 1}],
                 },
             },
-            "state": {"store": {"ephemeral": {"sizeLimit": "512Mi"}}},
+            "state": {
+                "store": {"ephemeral": {"sizeLimit": "512Mi"}},
+                "defaultTTL": "1h",
+                "maxBytesPerTenant": "1Gi",
+                "hotBytes": "64Mi",
+                "automaticReuse": "Durable",
+            },
             "routing": {
                 "replicas": 4,
                 "maxEngineReplicas": 8,
@@ -126,6 +132,46 @@ def test_every_field_is_read() -> None:
 )
 def test_each_source_is_read(source: dict[str, Any], expected: model.Source) -> None:
     assert deployments.parsed({"model": {"source": source}}).spec.model.source == expected
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        ({"perPod": {"size": "1Gi"}}, state.PerPodStore("1Gi")),
+        ({"perPod": {"storageClassName": "fast"}}, state.PerPodStore("10Gi", "fast")),
+        ({"ephemeral": {}}, state.EphemeralStore("2Gi")),
+        ({"persistentVolumeClaim": {"claimName": "states"}}, state.ClaimStore("states")),
+        (
+            {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "keys"}}},
+            state.S3Store("states", "keys", "", None, "us-east-1"),
+        ),
+        (
+            {
+                "s3": {
+                    "bucket": "states",
+                    "prefix": "a/b",
+                    "endpoint": "http://s3:9000",
+                    "region": "eu-1",
+                    "credentialsSecretRef": {"name": "keys"},
+                }
+            },
+            state.S3Store("states", "keys", "a/b", "http://s3:9000", "eu-1"),
+        ),
+    ],
+)
+def test_each_store_is_read(store: dict[str, Any], expected: state.Store) -> None:
+    read = deployments.parsed({"state": {"store": store}}).spec.state.store
+    assert read == expected
+    assert state.store_name(read) in store
+    assert state.is_shared(read) == ("s3" in store or "persistentVolumeClaim" in store)
+
+
+@pytest.mark.parametrize("prefix", ["/a", "a/", "a/../b", 3])
+def test_a_prefix_stays_inside_the_bucket(prefix: object) -> None:
+    secret = {"name": "keys"}
+    store = {"s3": {"bucket": "b", "prefix": prefix, "credentialsSecretRef": secret}}
+    with pytest.raises(errors.InvalidSpec, match=r"spec\.state\.store\.s3\.prefix"):
+        deployments.parsed({"state": {"store": store}})
 
 
 def unchanged(value: Any, default: Any, path: str = "") -> list[str]:

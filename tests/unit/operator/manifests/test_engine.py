@@ -75,21 +75,24 @@ def test_the_grace_period_holds_the_whole_drain(timeout: str, seconds: int) -> N
     ("stack", "override", "expected"),
     [
         ({}, {}, {}),
-        ({"limits": {"memory": "3Gi"}}, {}, {"limits": {"memory": "3Gi"}}),
+        ({"limits": {"memory": "3Gi"}}, {}, {"limits": {"memory": "3136Mi"}}),
+        ({"limits": {"memory": "1.5Gi"}}, {}, {"limits": {"memory": "1600Mi"}}),
+        ({"limits": {"memory": "1G"}}, {}, {"limits": {"memory": "1067108864"}}),
         (
-            {"requests": {"cpu": "1", "memory": "1Gi"}},
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "3Gi"}},
             {"requests": {"memory": "2Gi"}, "limits": {"memory": "4Gi"}},
             {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}},
         ),
         ({"requests": {"cpu": 2}}, {}, {"requests": {"cpu": "2"}}),
     ],
 )
-def test_resources_override_the_stacks_one_by_one(
+def test_resources_override_the_stacks_that_leave_room_for_states(
     stack: dict[str, Any], override: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    dep = deployments.parsed({"hardware": {"stack": "x", "resources": override}})
+    hardware = {"stack": "x", "resources": override}
+    dep = deployments.parsed({"hardware": hardware, "state": {"hotBytes": "64Mi"}})
     ctx = deployments.context(stack=dataclasses.replace(CTX.stack, resources=stack))
-    assert engine.build_resources(dep.spec.hardware, ctx) == expected
+    assert engine.build_resources(dep.spec, ctx) == expected
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_devices_are_asked_for_by_the_right_name(own: str | None, expected: dict
     hardware = {"stack": "x", "devicesPerReplica": 2} | ({"resourceName": own} if own else {})
     stack = dataclasses.replace(CTX.stack, resource_name="a.example/npu", resources={})
     dep = deployments.parsed({"hardware": hardware})
-    resources = engine.build_resources(dep.spec.hardware, deployments.context(stack=stack))
+    resources = engine.build_resources(dep.spec, deployments.context(stack=stack))
     assert resources == {"limits": expected}
 
 
@@ -118,6 +121,8 @@ def test_only_a_store_with_volumes_claims_them() -> None:
     [
         {},
         {"state": {"store": {"ephemeral": {}}}},
+        {"state": {"store": {"persistentVolumeClaim": {"claimName": "states"}}}},
+        {"state": {"store": {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "s3"}}}}},
         {"model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}}},
         {"model": {"source": {"image": {"reference": "registry.example/m:1"}}}},
         {"model": {"source": {"huggingFace": {"repo": "org/model"}}}},

@@ -78,6 +78,6 @@ def test_it_takes_what_the_pod_has_reserved_but_no_device() -> None:
     )
     dep = deployments.parsed({"model": hub()})
     built = engine.build_engine(dep, deployments.context(stack=stack))["spec"]["template"]["spec"]
-    assert built["initContainers"][0]["resources"] == {"limits": {"memory": "3Gi"}}
-    limits = {"memory": "3Gi", "example.com/npu": "1"}
+    assert built["initContainers"][0]["resources"] == {"limits": {"memory": "3584Mi"}}
+    limits = {"memory": "3584Mi", "example.com/npu": "1"}
     assert built["containers"][0]["resources"] == {"limits": limits}

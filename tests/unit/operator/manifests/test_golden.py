@@ -144,7 +144,13 @@ BUILDERS = {
     "internal secret": lambda dep, _: secrets.build_internal_secret(dep, "key-for-tests"),
     "api key secret": lambda dep, _: secrets.build_api_key_secret(dep, "key-for-tests"),
 }
-PAIRS = ("everything", "tiny-recall", "model-from-modelscope")
+PAIRS = (
+    "everything",
+    "tiny-recall",
+    "model-from-modelscope",
+    "states-in-s3",
+    "states-on-shared-volume",
+)
 """Cases with more than one engine."""
 
 ABSENT = {

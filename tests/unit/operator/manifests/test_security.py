@@ -66,6 +66,22 @@ def test_a_download_is_asked_by_the_operator_and_reaches_a_hub_anywhere() -> Non
     }
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [(None, 443), ("https://s3.example.com", 443), ("http://s3", 80), ("http://s3:7070", 7070)],
+)
+def test_a_store_in_s3_is_reached_anywhere(endpoint: str | None, port: int) -> None:
+    own = {"endpoint": endpoint} if endpoint else {}
+    store = {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "s3"}, **own}}
+    dep = deployments.parsed({"state": {"store": store}})
+    policy = security.build_engine_policy(dep, CTX)["spec"]
+    assert table(policy["egress"], "to") == {
+        53: {"everywhere"},
+        8000: {ENGINE},
+        port: {"everywhere"},
+    }
+
+
 def test_an_offline_engine_reaches_nothing_more() -> None:
     model = {
         "source": {"huggingFace": {"repo": "org/model"}},

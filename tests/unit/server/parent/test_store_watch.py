@@ -34,10 +34,10 @@ async def test_a_volume_that_hangs_gets_one_thread_and_may_come_back(tmp_path, m
     answer = threading.Event()
     started = []
 
-    def hang(kind, path, owner):
+    def hang(state, owner):
         started.append(owner)
         answer.wait()
-        return StoreReport(kind, True, "PerPod", "back")
+        return StoreReport(state.store, True, "PerPod", "back")
 
     monkeypatch.setattr(store_watch, "report_store", hang)
     probe, status, _ = watch(tmp_path)
