@@ -1,0 +1,85 @@
+"""What tenants hold, by listings that are at most 10 seconds old, and whether more fits.
+
+Within those seconds a tenant can go over its quota by what other engines write for it; what this
+engine writes is counted at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rwkv_server.states.errors import StateQuota
+from rwkv_server.states.store import layout
+from rwkv_server.states.store.blobs import Blobs
+
+AGE_S = 10.0
+_KEPT = 10_000
+_RETRY_AFTER_S = 60
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What is stored: states with a record, and the bytes of all files."""
+
+    states: int
+    nbytes: int
+
+
+@dataclass
+class _Counted:
+    usage: Usage
+    at: float
+
+
+class Quota:
+    """Counts per tenant."""
+
+    def __init__(
+        self, blobs: Blobs, clock: Callable[[], float], max_bytes_per_tenant: int | None
+    ) -> None:
+        """Nothing is counted yet; None is no limit."""
+        self._blobs = blobs
+        self._clock = clock
+        self._limit = max_bytes_per_tenant
+        self._counted: dict[str, _Counted] = {}
+
+    async def usage(self, tenant: str) -> Usage:
+        """What the tenant held at most 10 seconds ago, and what this engine has written since."""
+        known, now = self._counted.get(tenant), self._clock()
+        if known is not None and 0 <= now - known.at <= AGE_S:
+            return known.usage
+        found = await self._blobs.list(layout.encode(tenant))
+        records = sum(blob.key.endswith(".json") for blob in found)
+        usage = Usage(records, sum(blob.size for blob in found))
+        if len(self._counted) >= _KEPT:
+            self._counted.clear()
+        self._counted[tenant] = _Counted(usage, now)
+        return usage
+
+    async def check(self, tenant: str, nbytes: int) -> None:
+        """Refuse what doesn't fit.
+
+        Raises:
+            StateQuota: with what is held and what is allowed.
+        """
+        if self._limit is None:
+            return
+        held = (await self.usage(tenant)).nbytes
+        if held + nbytes > self._limit:
+            raise StateQuota(
+                f"the saved states of this tenant hold {held} bytes; {nbytes} more would pass "
+                f"their limit of {self._limit}. Delete some, or wait until they expire.",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+
+    def add(self, tenant: str, states: int, nbytes: int) -> None:
+        """Count what was written just now."""
+        known = self._counted.get(tenant)
+        if known is not None:
+            old = known.usage
+            known.usage = Usage(old.states + states, old.nbytes + nbytes)
+
+    def recount(self, tenant: str) -> None:
+        """List anew the next time: something was deleted."""
+        self._counted.pop(tenant, None)

@@ -1,0 +1,271 @@
+"""The durable store of one engine: records and snapshots, under names that are never used twice.
+
+A state is there from the moment its record is: the snapshot is written before it, and removed after
+it. An interruption leaves a snapshot without a record, which nobody sees and `sweep` removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rwkv_server.states import refs
+from rwkv_server.states.errors import (
+    StateCorrupt,
+    StateExists,
+    StateExpired,
+    StateLost,
+    StateNotFound,
+)
+from rwkv_server.states.record import Record, dump_record
+from rwkv_server.states.store import layout, listing
+from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
+from rwkv_server.states.store.epoch import read_epoch
+from rwkv_server.states.store.quota import Quota, Usage
+from rwkv_server.states.store.records import AT_ONCE, Records, gathered
+
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the states are, and who reads them.
+
+    Attributes:
+        kind: as in the deployment: perPod, ephemeral, persistentVolumeClaim, s3.
+        shared: whether other engines read the same store.
+        ordinal: of this engine.
+        max_bytes_per_tenant: None is no limit.
+    """
+
+    kind: str
+    shared: bool
+    ordinal: int
+    max_bytes_per_tenant: int | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some states of a tenant, in order of their names; `after` asks for more, None is the end."""
+
+    records: tuple[Record, ...]
+    after: str | None
+
+
+class StateStore:
+    """All tenants' states. Every method may raise StateStoreUnavailable."""
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        place: Place,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        """Nothing is read or written yet.
+
+        Args:
+            blobs: the backend, below `<prefix>/<namespace>/<name>`.
+            place: which store it is.
+            clock: seconds since 1970.
+            random_bytes: such as `secrets.token_bytes`.
+        """
+        self.kind = place.kind
+        self.shared = place.shared
+        self.blobs = blobs
+        self.records = Records(blobs)
+        self.quota = Quota(blobs, clock, place.max_bytes_per_tenant)
+        self.writing: set[str] = set()
+        self._ordinal = place.ordinal
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._epoch: str | None = None
+
+    async def open(self) -> None:
+        """Find the store's epoch, or make it; again and again costs nothing."""
+        if self._epoch is None:
+            self._epoch = await read_epoch(self.blobs, self._random_bytes)
+
+    @property
+    def epoch(self) -> str:
+        """The store's name for itself, 8 characters; only once it is open."""
+        if self._epoch is None:
+            raise RuntimeError("the state store isn't open")
+        return self._epoch
+
+    async def put(self, record: Record, content: bytes) -> Record:
+        """Write a snapshot and commit its record; both survive what the store survives.
+
+        The same call again, after an error, succeeds if the first one did in truth.
+
+        Returns:
+            The record as committed: with the snapshot's size and digest and the store's epoch.
+
+        Raises:
+            StateExists: the name is taken.
+            StateQuota: the tenant holds too much.
+            StateStoreFull: the store does.
+        """
+        await self.open()
+        await self.quota.check(record.tenant, len(content))
+        digest = await asyncio.to_thread(hashlib.sha256, content)
+        told = {"nbytes": len(content), "sha256": digest.hexdigest(), "epoch": self.epoch}
+        committed = record.model_copy(update=told)
+        with self._writing(layout.snapshot(committed)) as key:
+            try:
+                await self.blobs.create(key, content)
+            except BlobExists:
+                pass  # our own, of an earlier try: its stamp has the content's digest
+            await self._commit(committed)
+        self.quota.add(record.tenant, 1, len(content))
+        return committed
+
+    async def _commit(self, record: Record) -> None:
+        key, content = layout.record(record.tenant, record.ref), dump_record(record)
+        for _ in range(_TRIES):
+            try:
+                await self.blobs.create(key, content)
+                return
+            except BlobExists:
+                pass
+            try:
+                found = await self.records.effective(record.tenant, record.ref)
+            except StateNotFound:
+                continue  # deleted just now
+            if layout.snapshot(found) == layout.snapshot(record):
+                return  # our own, of an earlier try
+            if not found.has_expired(self._clock()):
+                break
+            await self.records.remove(found)
+        await self.blobs.delete(layout.snapshot(record))
+        raise StateExists(f"there is a state {record.ref!r} already; choose another name")
+
+    async def get(self, tenant: str, ref: str) -> Record:
+        """The record, with the expiry that counts.
+
+        Raises:
+            StateExpired: its time is over.
+            StateLost: it was in a store that this one has replaced.
+            StateNotFound: there is none.
+        """
+        await self.open()
+        try:
+            record = await self.records.effective(tenant, ref)
+        except StateNotFound:
+            await self._say_why(tenant, ref)
+            raise
+        if record.has_expired(self._clock()):
+            raise StateExpired(f"the state {ref} has expired")
+        return record
+
+    async def content(self, record: Record) -> bytes:
+        """The snapshot of a record that `get` or `put` returned.
+
+        Raises:
+            StateCorrupt: it isn't what was written.
+            StateNotFound: it was deleted meanwhile.
+        """
+        try:
+            content = await self.blobs.get(layout.snapshot(record))
+        except BlobMissing:
+            await self.records.committed(record.tenant, record.ref)
+            raise StateCorrupt(f"the snapshot of state {record.ref} is missing") from None
+        digest = await asyncio.to_thread(hashlib.sha256, content)
+        if digest.hexdigest() != record.sha256:
+            raise StateCorrupt(
+                f"the snapshot of state {record.ref} isn't what was written: "
+                f"{len(content)} bytes of {record.nbytes}, with another SHA-256"
+            )
+        return content
+
+    async def page(self, tenant: str, session: str | None, after: str | None, limit: int) -> Page:
+        """States that haven't expired, of all sessions or of one, after that name."""
+        start = "" if after is None else layout.encode(after)
+        found = listing.entries(await self.blobs.list(layout.states(tenant)))
+        rest = [entry for entry in found if entry.name > start and entry.record is not None]
+        chosen: list[Record] = []
+        for first in range(0, len(rest), AT_ONCE):
+            records = await gathered(
+                [self.records.of_entry(e) for e in rest[first : first + AT_ONCE]]
+            )
+            chosen += [r for r in records if r is not None and self._shown(r, session)]
+            if len(chosen) > limit:
+                return Page(tuple(chosen[:limit]), chosen[limit - 1].ref)
+        return Page(tuple(chosen), None)
+
+    def _shown(self, record: Record, session: str | None) -> bool:
+        mine = session is None or record.session == session
+        return mine and not record.has_expired(self._clock())
+
+    async def delete(self, tenant: str, ref: str) -> None:
+        """Delete a state and all that lies beside it.
+
+        Raises:
+            StateExpired, StateLost, StateNotFound: as `get`, but for one that is still there.
+        """
+        await self.open()
+        try:
+            record = await self.records.committed(tenant, ref)
+        except StateNotFound:
+            await self._say_why(tenant, ref)
+            raise
+        await self.records.remove(record)
+        self.quota.recount(tenant)
+
+    async def touch(self, tenant: str, ref: str, expires_at: float | None) -> Record:
+        """Give a state another expiry; None is never. Raises as `get`."""
+        return await self.records.touch(await self.get(tenant, ref), expires_at)
+
+    async def usage(self, tenant: str) -> Usage:
+        """What the tenant holds, at most 10 seconds old."""
+        return await self.quota.usage(tenant)
+
+    async def put_document(self, tenant: str, ref: str, content: bytes) -> None:
+        """Keep the answer that goes with a state of that name, for as long as the state.
+
+        Raises:
+            StateExists: there is another one.
+        """
+        await self.records.put_document(tenant, ref, content)
+        self.quota.add(tenant, 0, len(content))
+
+    async def document(self, tenant: str, ref: str) -> bytes:
+        """What was kept.
+
+        Raises:
+            StateNotFound: nothing was.
+        """
+        return await self.records.document(tenant, ref)
+
+    async def delete_document(self, tenant: str, ref: str) -> None:
+        """Delete what was kept; nothing is no error."""
+        await self.blobs.delete(layout.document(tenant, ref))
+        self.quota.recount(tenant)
+
+    async def _say_why(self, tenant: str, ref: str) -> None:
+        """Raise what is known of a state that isn't there."""
+        try:
+            await self.blobs.get(layout.expired(tenant, ref))
+        except BlobMissing:
+            pass
+        else:
+            raise StateExpired(f"the state {ref} has expired")
+        home = refs.parse_home(ref)
+        if home is None or home.epoch is None or home.epoch == self.epoch:
+            return
+        if self.shared or home.ordinal == self._ordinal:
+            raise StateLost(
+                f"the state {ref} was in store {home.epoch}, which is gone; this is store "
+                f"{self.epoch}. Send the whole conversation again."
+            )
+
+    @contextmanager
+    def _writing(self, key: str) -> Iterator[str]:
+        self.writing.add(key)
+        try:
+            yield key
+        finally:
+            self.writing.discard(key)
