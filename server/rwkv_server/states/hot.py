@@ -159,6 +159,12 @@ class HotTier:
             self._keys[index].discard(key)
             self._settle(index)
 
+    def demote(self, key: str) -> None:
+        """Let the content of `key` be the first to go; using it again undoes that."""
+        index = self._by_key.get(key)
+        if index is not None and index in self._idle:
+            self._idle.move_to_end(index, last=False)
+
     def _check(self, slot: Slot) -> None:
         if self._slots.get(slot.index) is not slot or not self._pins.get(slot.index):
             raise ValueError(f"slot {slot.index} isn't pinned by this lease any more")

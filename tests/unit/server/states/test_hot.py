@@ -164,3 +164,15 @@ async def test_a_slot_that_a_late_worker_writes_goes_to_nobody(
     assert last.index == slots[0].index
     with pytest.raises(SlotError), worker.hold(slots[0].lease):
         pass
+
+
+async def test_the_demoted_goes_first_unless_it_is_used_again(hot: HotTier) -> None:
+    await fill(hot, "a", "b", "c")
+    for key in ("c", "b", "nobody's"):
+        hot.demote(key)
+    used = hot.pin("b")
+    assert used is not None
+    hot.demote("b")
+    hot.unpin(used)
+    await fill(hot, "d")
+    assert [hot.pin(key) is not None for key in "abcd"] == [True, True, False, True]

@@ -1,0 +1,70 @@
+"""Snapshots of prompts' beginnings in memory: found for a new prompt, kept for the next one.
+
+The index knows which there were, the memory tier which there still are. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rwkv_server.states.hot import HotTier, Slot
+from rwkv_server.states.reuse import Prefix, PrefixIndex
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pinned snapshot of a prompt's beginning.
+
+    Attributes:
+        slot: has what the model holds after the first `length` tokens.
+        older: the next shorter one that is stored, which this one makes less useful.
+    """
+
+    slot: Slot
+    length: int
+    older: str | None
+
+
+def hot_key(prefix: Prefix) -> str:
+    """How the memory tier calls it; no ref has a colon before its slash."""
+    return f"prefix:{prefix.key}"
+
+
+class Prefixes:
+    """All tenants' snapshots of prefixes in this engine's memory."""
+
+    def __init__(self, index: PrefixIndex, hot: HotTier) -> None:
+        """Keep both."""
+        self._index, self._hot = index, hot
+
+    def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
+        """The longest snapshot of this prompt's beginning; the caller unpins its slot."""
+        matches = self._index.find(tenant, tokens)
+        for at, prefix in enumerate(matches):
+            slot = self._hot.pin(hot_key(prefix))
+            if slot is not None:
+                self._index.add(tenant, prefix)
+                older = hot_key(matches[at + 1]) if at + 1 < len(matches) else None
+                return Found(slot, prefix.length, older)
+            self._index.drop(tenant, prefix.key)
+        return None
+
+    def keep(self, tenant: str, tokens: Sequence[int], slot: Slot, came_from: Found | None) -> None:
+        """Remember that `slot` has what the model holds after `tokens`; gives its pin back.
+
+        A conversation that went on needs its last two: one to go on from, one should the last
+        message be sent again in other words. Those before are the first to go.
+        """
+        prefix = self._index.name(tenant, tokens)
+        forgotten = self._index.add(tenant, prefix)
+        self._hot.keep(hot_key(prefix), slot)
+        for old in forgotten:
+            self._hot.drop(hot_key(old))
+        if came_from is not None and came_from.older is not None:
+            self._hot.demote(came_from.older)
+
+    def forget(self, tenant: str) -> None:
+        """Drop all of a tenant's."""
+        for prefix in self._index.forget(tenant):
+            self._hot.drop(hot_key(prefix))
