@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[str, Access]] = {
     "/metrics": ("GET", Access.LOOPBACK),
 }
 
-# What the states answer; a name in braces stands for one segment. The last three are for other
+# What the states answer; a name in braces stands for one segment. The internal ones are for other
 # engines and for the parent process: routers don't let them in.
 STATES: dict[str, tuple[tuple[str, ...], Access]] = {
     "/openapi.json": (("GET",), Access.KEY),
@@ -46,6 +46,7 @@ STATES: dict[str, tuple[tuple[str, ...], Access]] = {
     "/v1/rwkv/state/upload": (("POST",), Access.KEY),
     "/v1/rwkv/state/{ref}": (("GET", "DELETE"), Access.KEY),
     "/v1/rwkv/state/{ref}/clone": (("POST",), Access.KEY),
+    "/internal/states": (("GET", "DELETE"), Access.KEY),
     "/internal/states/{ref}": (("GET",), Access.KEY),
     "/internal/states/{ref}/content": (("GET",), Access.KEY),
     "/internal/sessions/{id}": (("GET",), Access.KEY),
@@ -77,9 +78,19 @@ def find_access(method: str, path: str) -> Access:
     return access
 
 
+def is_state(path: str) -> bool:
+    """Whether the path is one of the states' own."""
+    return path not in ALLOWED and _find(path) is not None
+
+
 def is_write(method: str, path: str) -> bool:
     """Whether a request to a state's route changes something, so that a drain waits for it."""
     return method not in ("GET", "HEAD") and path != "/internal/flush" and path not in ALLOWED
+
+
+def is_state(path: str) -> bool:
+    """Whether the states answer this path, and not vLLM."""
+    return path not in ALLOWED and _find(path) is not None
 
 
 def _find(path: str) -> tuple[tuple[str, ...], Access] | None:

@@ -45,7 +45,7 @@ def test_listed_routes(method, path, access):
         "/v1/states//content",
         "/v1/sessions",
         "/v1/rwkv/state",
-        "/internal/states",
+        "/internal/states/",
         "/v1/chat/completions/batch",
         "/v1/chat/completions/",
         "//v1/models",

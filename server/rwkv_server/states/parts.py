@@ -1,0 +1,117 @@
+"""What saved states are made of and where they lie, as values and types. Nothing runs here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rwkv_server.states import ports
+from rwkv_server.states.exports import Limits
+from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.record import Fingerprint, Record
+from rwkv_server.states.store.quota import Usage
+from rwkv_server.states.store.states import Page
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What holds for all states of this engine.
+
+    Attributes:
+        ordinal: of this engine, for new refs.
+        open_access: whether everybody is the same tenant.
+    """
+
+    ordinal: int
+    layout: StateLayout
+    fingerprint: Fingerprint
+    limits: Limits
+    default_ttl_s: float
+    max_bytes_per_tenant: int
+    open_access: bool
+
+
+@dataclass(frozen=True)
+class New:
+    """A state to be made.
+
+    Attributes:
+        name: the client's own; None for one of ours.
+        ttl_s: how long it lives; None for the default.
+        prefix: of a name of ours.
+    """
+
+    tenant: str
+    name: str | None = None
+    session: str | None = None
+    ttl_s: float | None = None
+    prefix: str = ""
+
+
+class Prefill(Protocol):
+    """The engine, for states that are made from a text."""
+
+    async def prefill(self, request: dict[str, Any], new: New, /) -> Record:
+        """Save what the model holds after a text, or after messages."""
+
+
+class Uses(Protocol):
+    """Who reads which state in memory now."""
+
+    def is_pinned(self, key: str, /) -> bool:
+        """Whether somebody reads it."""
+
+    def drop(self, key: str, /) -> None:
+        """Forget it, if it's there."""
+
+
+class Store(ports.Store, Protocol):
+    """The durable store, with what resources need beyond a turn."""
+
+    async def page(
+        self, tenant: str, session: str | None, after: str | None, limit: int, /
+    ) -> Page:
+        """Some states, in order of their names."""
+
+    async def usage(self, tenant: str, /) -> Usage:
+        """How many there are."""
+
+    async def touch(self, tenant: str, ref: str, expires_at: float | None, /) -> Record:
+        """Another expiry."""
+
+    async def delete(self, tenant: str, ref: str, /) -> None:
+        """One state."""
+
+    async def document(self, tenant: str, ref: str, /) -> bytes:
+        """The answer that was kept beside a state."""
+
+    async def forget_session(self, tenant: str, session: str, /) -> int:
+        """All states of a session and its head; how many states there were."""
+
+    async def forget_tenant(self, tenant: str, /) -> int:
+        """Everything; how many states there were."""
+
+
+class Peers(ports.Peers, Protocol):
+    """Other engines, with what resources need beyond a turn."""
+
+    async def pages(
+        self, tenant: str, session: str | None, after: str | None, limit: int, /
+    ) -> list[Page]:
+        """A page of each."""
+
+    async def forget(self, tenant: str, session: str | None, /) -> int:
+        """Erase a session, or everything, on each; how many states there were."""
+
+    async def session(self, tenant: str, session: str, /) -> dict[str, Any] | None:
+        """What the engine with that session says of it."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where states lie, and who else knows of them."""
+
+    store: Store
+    hot: Uses
+    peers: Peers
+    prefill: Prefill

@@ -1,0 +1,209 @@
+"""What other engines of the deployment hold, asked over their internal routes with their key.
+
+For stores that only one pod reads. What a peer answers is believed as far as its own store would
+be: the engine that holds a state is the one that knows whether it was lost, expired or never was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from rwkv_server.states import refs
+from rwkv_server.states.errors import (
+    StateCorrupt,
+    StateError,
+    StateNotFound,
+    StateStoreUnavailable,
+)
+from rwkv_server.states.record import Record, parse_record
+from rwkv_server.states.store.states import Page
+
+TIMEOUT = httpx.Timeout(30.0, connect=2.0)
+RETRY_AFTER_S = 5
+# The name doesn't exist: no pod has it, as opposed to one that doesn't answer.
+_NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+_BY_CODE = {(kind.status, kind.code): kind for kind in StateError.__subclasses__()}
+
+
+class NoEngine(StateStoreUnavailable):
+    """No pod has that ordinal now."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where engines are.
+
+    Attributes:
+        url_of: the address of the engine with an ordinal.
+        ordinals: engines have numbers below that.
+        own: this engine's.
+    """
+
+    url_of: Callable[[int], str]
+    ordinals: int
+    own: int
+
+    @property
+    def others(self) -> list[int]:
+        """The ordinals of all other engines that there may be."""
+        return [ordinal for ordinal in range(self.ordinals) if ordinal != self.own]
+
+
+class HttpPeers:
+    """The other engines."""
+
+    def __init__(self, addresses: Addresses, key: str, client: httpx.AsyncClient) -> None:
+        """Keep where they are and what they ask for."""
+        self._addresses = addresses
+        self._key = key
+        self._client = client
+
+    async def record(self, tenant: str, ref: str) -> Record:
+        """A state's record, from the engine that its name tells.
+
+        Raises:
+            StateNotFound, StateExpired, StateLost: as that engine says.
+            StateStoreUnavailable: it doesn't answer.
+        """
+        answer = await self._get(self._home(ref), f"states/{ref}", tenant)
+        record = parse_record(answer.content, ref)
+        if (record.tenant, record.ref) != (tenant, ref):
+            raise StateCorrupt(f"the record of state {ref} is another state's")
+        return record
+
+    async def content(self, tenant: str, record: Record) -> bytes:
+        """Its snapshot's file; the sum is checked here as well."""
+        ref = record.ref
+        answer = await self._get(self._home(ref), f"states/{ref}/content", tenant)
+        digest = await asyncio.to_thread(hashlib.sha256, answer.content)
+        if digest.hexdigest() != record.sha256:
+            raise StateCorrupt(f"the snapshot of state {ref} was changed on its way here")
+        return answer.content
+
+    async def head(self, tenant: str, session: str) -> str | None:
+        """The ref of a session's head, wherever it is; None if no engine has it.
+
+        Raises:
+            StateStoreUnavailable: nobody has it, and one that may doesn't answer.
+        """
+        found = await self.session(tenant, session)
+        return None if found is None else str(found["ref"])
+
+    async def session(self, tenant: str, session: str) -> dict[str, Any] | None:
+        """As `head`, with all that the engine says of the session."""
+
+        async def ask(ordinal: int) -> dict[str, Any] | None:
+            try:
+                answer = await self._get(ordinal, f"sessions/{session}", tenant)
+            except StateNotFound:
+                return None
+            found: dict[str, Any] = answer.json()
+            return found
+
+        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
+        found = [answer for answer in answers if isinstance(answer, dict)]
+        if found:
+            return max(found, key=lambda each: each["generation"])
+        _raise_first(answers)
+        return None
+
+    async def pages(
+        self, tenant: str, session: str | None, after: str | None, limit: int
+    ) -> list[Page]:
+        """A page of each other engine.
+
+        Raises:
+            StateStoreUnavailable: one of them doesn't answer.
+        """
+        query = {"session": session, "after": after, "limit": limit}
+        given = {name: value for name, value in query.items() if value is not None}
+
+        async def ask(ordinal: int) -> Page:
+            answer = (await self._get(ordinal, "states", tenant, given)).json()
+            return Page(tuple(Record.model_validate(r) for r in answer["data"]), answer["after"])
+
+        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
+        _raise_first(answers)
+        return [answer for answer in answers if isinstance(answer, Page)]
+
+    async def forget(self, tenant: str, session: str | None) -> int:
+        """Erase a session, or everything of the tenant, on each other engine.
+
+        Raises:
+            StateStoreUnavailable: one of them doesn't answer; the others have done it.
+        """
+        query = {} if session is None else {"session": session}
+
+        async def ask(ordinal: int) -> int:
+            answer = await self._send("DELETE", ordinal, "states", tenant, query)
+            return int(answer.json()["erased"])
+
+        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
+        _raise_first(answers)
+        return sum(answer for answer in answers if isinstance(answer, int))
+
+    def _home(self, ref: str) -> int:
+        home = refs.parse_home(ref)
+        if home is None or home.ordinal not in self._addresses.others:
+            raise StateNotFound(f"there is no state {ref!r}")
+        return home.ordinal
+
+    async def _get(
+        self, ordinal: int, path: str, tenant: str, query: dict[str, Any] | None = None
+    ) -> httpx.Response:
+        return await self._send("GET", ordinal, path, tenant, query)
+
+    async def _send(
+        self, method: str, ordinal: int, path: str, tenant: str, query: dict[str, Any] | None
+    ) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self._key}", "x-rwkv-tenant": tenant}
+        url = f"{self._addresses.url_of(ordinal)}/internal/{path}"
+        try:
+            answer = await self._client.request(
+                method, url, headers=headers, params=query, timeout=TIMEOUT
+            )
+        except httpx.HTTPError as error:
+            kind = NoEngine if _has_no_name(error) else StateStoreUnavailable
+            raise kind(
+                f"engine {ordinal} can't be reached ({type(error).__name__}); what it holds is "
+                "safe, try again",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
+        if answer.status_code != 200:
+            raise _error_of(answer)
+        return answer
+
+
+def _raise_first(answers: list[Any]) -> None:
+    """Raise what went wrong, but for engines that there aren't."""
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, NoEngine):
+            raise answer
+
+
+def _has_no_name(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, socket.gaierror):
+            return error.errno in _NO_NAME
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _error_of(answer: httpx.Response) -> StateError:
+    """What an engine refused with; any other answer is none."""
+    try:
+        error = answer.json()["error"]
+        kind, message = _BY_CODE[answer.status_code, error["code"]], str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        return StateStoreUnavailable(
+            f"the engine that holds the state answered {answer.status_code}; try again",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    return kind(message)
