@@ -20,22 +20,19 @@ class Frame:
         base: tokens of the whole text that the placeholder stands for.
         resumed: whether there is a placeholder in front.
         new: how many tokens the client's new text has.
+        cached: how many of those the snapshot has read, where it was found by their text.
     """
 
     tokens: tuple[int, ...]
     base: int
     resumed: bool
     new: int
+    cached: int = 0
 
     @property
     def text(self) -> tuple[int, ...]:
         """The prompt's real tokens."""
         return self.tokens[1:] if self.resumed else self.tokens
-
-    @property
-    def extra(self) -> int:
-        """Tokens of the prompt that aren't the client's new text."""
-        return len(self.tokens) - self.new
 
 
 def frame_new(tokens: Sequence[int]) -> Frame:

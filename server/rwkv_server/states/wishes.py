@@ -47,6 +47,7 @@ class Wish:
         ref: the state to continue; None for a new text, or for a session's head.
         save: whether the state at the end gets a name.
         name: the client's own name for it; None for one of ours.
+        made: a name of ours that was chosen before; None for a new one.
         session: the session that this is a turn of.
         opens: whether the session begins with this turn.
         ttl_s: how long the saved state lives; None for the store's default.
@@ -61,6 +62,7 @@ class Wish:
     opens: bool = False
     ttl_s: float | None = None
     dialect: Dialect = "state"
+    made: str | None = None
 
 
 def read_wish(request: Mapping[str, Any], headers: Mapping[str, str]) -> Wish | None:

@@ -1,0 +1,14 @@
+"""What happened to states, as metrics of the API process."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Histogram
+
+saves = Counter("rwkv_state_saves", "States that were saved.")
+saved_bytes = Counter("rwkv_state_saved_bytes", "Bytes of their snapshots.")
+resumes = Counter("rwkv_state_resumes", "Generations that went on from a state.", ["source"])
+failures = Counter("rwkv_state_failures", "Wishes that weren't granted.", ["code"])
+abandoned = Counter("rwkv_state_abandoned", "Turns that ended without a new state.")
+commit_seconds = Histogram(
+    "rwkv_state_commit_seconds", "From the end of a generation to its state in the store."
+)

@@ -1,0 +1,96 @@
+"""Snapshots that turns go on from, brought into a slot: from memory, the store or a peer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from rwkv_server.states import content, refs
+from rwkv_server.states.errors import StateError, StateNotFound
+from rwkv_server.states.hot import HotTier, Slot
+from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.ports import Peers, Store
+from rwkv_server.states.record import Record
+
+Source = Literal["hot", "durable", "peer", "none"]
+
+
+def hot_key(tenant: str, ref: str) -> str:
+    """Under which name a state's snapshot lies in memory."""
+    return f"{tenant}/{ref}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pinned slot with a snapshot, and where it came from."""
+
+    slot: Slot
+    source: Source
+
+
+class Loader:
+    """Finds records and loads their snapshots, each once however many ask."""
+
+    def __init__(
+        self, store: Store, hot: HotTier, layout: StateLayout, ordinal: int, peers: Peers | None
+    ) -> None:
+        """Take what it loads from and to; `ordinal` is this engine's."""
+        self._store, self._hot, self._layout = store, hot, layout
+        self._ordinal, self._peers = ordinal, peers
+        self._loading: dict[str, asyncio.Lock] = {}
+
+    async def record(self, tenant: str, ref: str) -> Record:
+        """A state's record, wherever it is.
+
+        Raises:
+            StateNotFound, StateExpired, StateLost, StateStoreUnavailable
+        """
+        peers = self._peers_of(ref)
+        if peers is None:
+            return await self._store.get(tenant, ref)
+        return await peers.record(tenant, ref)
+
+    async def load(self, record: Record, timeout_s: float) -> Loaded:
+        """The record's snapshot in a slot, pinned.
+
+        Raises:
+            StateBusy: no slot was free in time.
+            StateCorrupt, StateIncompatible, StateNotFound, StateStoreUnavailable
+        """
+        key = hot_key(record.tenant, record.ref)
+        lock = self._loading.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                slot = self._hot.pin(key)
+                if slot is not None:
+                    return Loaded(slot, "hot")
+                return await self._fetch(record, key, timeout_s)
+        finally:
+            if not lock.locked():
+                self._loading.pop(key, None)
+
+    async def _fetch(self, record: Record, key: str, timeout_s: float) -> Loaded:
+        peers = self._peers_of(record.ref)
+        if peers is None:
+            file = await self._store.content(record)
+        else:
+            file = await peers.content(record.tenant, record)
+        (slot,) = await self._hot.acquire(1, timeout_s)
+        try:
+            await asyncio.to_thread(content.from_safetensors, self._layout, file, slot.view)
+        except StateError:
+            self._hot.release(slot)
+            raise
+        self._hot.keep(key, slot)
+        pinned = self._hot.pin(key)
+        if pinned is None:
+            raise StateNotFound(f"state {record.ref} was deleted meanwhile")
+        return Loaded(pinned, "durable" if peers is None else "peer")
+
+    def _peers_of(self, ref: str) -> Peers | None:
+        """Who to ask for a ref that another engine made in its own store."""
+        home = refs.parse_home(ref)
+        if self._store.shared or home is None or home.ordinal == self._ordinal:
+            return None
+        return self._peers

@@ -1,0 +1,286 @@
+"""One generation with a state, from the wish to the committed record.
+
+    parent = await turns.find(wish)                   what it goes on from; decides how to render
+    turn = await turns.begin(wish, parent, tokens)    loads, claims, and gives the framed prompt
+    ...                                               the engine generates
+    ended = await turns.ended(turn)                   all copies are made
+    answer = await turns.finish(turn, Outcome(…))     committed, durable where the store is
+    await turns.abandon(turn)                         instead, whenever something went wrong
+
+Each turn ends with `finish` or `abandon`, which give back what it holds. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from rwkv_server.states import content, counters, refs
+from rwkv_server.states.connector.params import Transfer, sign
+from rwkv_server.states.errors import (
+    StateError,
+    StateExists,
+    StateExpired,
+    StateIncompatible,
+    StateNeedsSharedStore,
+    StateNotFound,
+    StateUnsupportedOption,
+)
+from rwkv_server.states.events import Ended
+from rwkv_server.states.frame import Frame, Snapshot, choose_snapshot, frame_new, frame_resumed
+from rwkv_server.states.hot import HotTier, Slot
+from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.loading import Loader, hot_key
+from rwkv_server.states.ports import Events, Store
+from rwkv_server.states.record import Finish, Record
+from rwkv_server.states.sessions import Sessions
+from rwkv_server.states.turn import Answer, Identity, Outcome, Parent, Turn
+from rwkv_server.states.wishes import Wish
+
+# How long a request waits for memory, and how long its end may take after its last token.
+WAIT_S = 30.0
+END_S = 60.0
+V1_PREFIX = "rwkv-"
+RECORD_KEY = "rwkv_record"
+
+
+class Turns:
+    """Begins and ends turns.
+
+    Attributes:
+        open: turns under way.
+        saved, failed: turns whose state was committed, and those whose state couldn't be kept.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        layout: StateLayout,
+        store: Store,
+        hot: HotTier,
+        events: Events,
+        loader: Loader,
+        sessions: Sessions,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        """Take the parts; `clock` is in seconds since 1970."""
+        self._identity, self._layout = identity, layout
+        self._store, self._hot, self._events = store, hot, events
+        self._loader, self._sessions = loader, sessions
+        self._clock, self._random_bytes = clock, random_bytes
+        self._in_use: Counter[str] = Counter()
+        self.open, self.saved, self.failed = 0, 0, 0
+
+    def in_use(self, tenant: str, ref: str) -> bool:
+        """Whether a turn goes on from this state now."""
+        return self._in_use[hot_key(tenant, ref)] > 0
+
+    async def find(self, wish: Wish) -> Parent:
+        """What the wish goes on from, after everything that can be told without the engine.
+
+        Raises:
+            StateError: of any kind.
+        """
+        if wish.name is not None:
+            await self.check_name(wish.tenant, wish.name)
+        place = None
+        ref = wish.ref
+        if wish.session is not None:
+            place = await self._sessions.find(wish.tenant, wish.session, wish.opens)
+            ref = wish.ref or place.ref
+        record = None if ref is None else await self._loader.record(wish.tenant, ref)
+        if record is not None:
+            self._check_fingerprint(record)
+        return Parent(record, place)
+
+    async def check_name(self, tenant: str, name: str) -> None:
+        """Refuse a name of the client's that can't be used.
+
+        Raises:
+            StateNeedsSharedStore, StateExists
+        """
+        if not self._store.shared:
+            raise StateNeedsSharedStore(
+                f"{name!r} is a name of yours, and each engine has a store of its own: save "
+                "without a name, or set spec.state.store to persistentVolumeClaim or s3",
+                param="state.save",
+            )
+        try:
+            await self._store.get(tenant, name)
+        except (StateNotFound, StateExpired):
+            return
+        raise StateExists(
+            f"state {name} is there already: choose another name, or delete it first",
+            param="state.save",
+        )
+
+    async def begin(self, wish: Wish, parent: Parent, tokens: Sequence[int]) -> Turn:
+        """Load the state, claim the session and frame the prompt.
+
+        Args:
+            wish: as for `find`.
+            parent: what `find` said.
+            tokens: the new text.
+
+        Raises:
+            StateError: of any kind; nothing is held then.
+        """
+        record = parent.record
+        turn = Turn(self._random_bytes(16).hex(), wish, record, "none", self._frame(record, tokens))
+        if len(turn.frame.text) == 0:
+            raise StateUnsupportedOption("the prompt is empty: wanted a token at least")
+        self._count(turn, 1)
+        try:
+            if record is not None:
+                loaded = await self._loader.load(record, WAIT_S)
+                turn.load, turn.source = loaded.slot, loaded.source
+                counters.resumes.labels(loaded.source).inc()
+            if wish.session is not None and parent.place is not None:
+                turn.claim = await self._sessions.claim(wish.tenant, wish.session, parent.place)
+            if wish.save:
+                turn.save, turn.prompt = await self._hot.acquire(2, WAIT_S)
+        except BaseException:
+            await self._let_go(turn)
+            raise
+        transfer = Transfer(turn.id, *map(_lease, (turn.load, turn.save, turn.prompt)))
+        turn.params = sign(transfer, self._identity.key)
+        if wish.save:
+            self._events.expect(turn.id)
+        return turn
+
+    async def ended(self, turn: Turn) -> Ended:
+        """Wait for the engine to have made all copies of a turn that saves."""
+        return cast(Ended, await self._events.ended(turn.id, END_S))
+
+    async def finish(self, turn: Turn, outcome: Outcome | None) -> Answer:
+        """Commit the turn's state and give everything back; without an outcome only the latter.
+
+        A state that can't be kept is told in the answer: the text is there already.
+        """
+        if outcome is None or not turn.wish.save:
+            await self._let_go(turn)
+            return self._answer(turn, None)
+        try:
+            with counters.commit_seconds.time():
+                record = await self._commit(turn, outcome)
+        except StateError as error:
+            return await self.fail(turn, error)
+        except BaseException:
+            await self.abandon(turn)
+            raise
+        self.saved += 1
+        counters.saves.inc()
+        counters.saved_bytes.inc(record.nbytes)
+        await self._let_go(turn)
+        return self._answer(turn, record)
+
+    async def fail(self, turn: Turn, error: StateError) -> Answer:
+        """As `abandon`, for a generation that the client has and whose state can't be kept."""
+        self.failed += 1
+        counters.failures.labels(error.code).inc()
+        await self.abandon(turn)
+        return self._answer(turn, None, error)
+
+    async def abandon(self, turn: Turn) -> None:
+        """Give everything back; the session stays where it was."""
+        if not turn.over:
+            counters.abandoned.inc()
+        await self._let_go(turn)
+
+    async def _commit(self, turn: Turn, outcome: Outcome) -> Record:
+        ended = outcome.ended
+        if tuple(ended.tokens[: len(turn.frame.tokens)]) != turn.frame.tokens:
+            raise StateError(f"the engine didn't tell of this prompt: {ended.status}")
+        snapshot = choose_snapshot(
+            turn.frame, outcome.visible, ended.consumed if ended.saved else None
+        )
+        slot = turn.save if snapshot.place == "final" else turn.prompt
+        if slot is None or (snapshot.place == "prompt" and not ended.prompt_saved):
+            raise StateError(ended.failed or "the engine has no snapshot of this generation")
+        record = self._record(turn, snapshot, outcome.finish)
+        metadata = {RECORD_KEY: record.model_dump_json()}
+        file = await asyncio.to_thread(content.to_safetensors, self._layout, slot.view, metadata)
+        record = await self._store.put(record, file)
+        self._keep(turn, hot_key(record.tenant, record.ref), slot)
+        if turn.claim is not None:
+            claim, turn.claim = turn.claim, None
+            await self._sessions.end(claim, record.ref)
+        return record
+
+    def _keep(self, turn: Turn, key: str, slot: Slot) -> None:
+        self._hot.keep(key, slot)
+        if slot is turn.save:
+            turn.save = None
+        else:
+            turn.prompt = None
+
+    async def _let_go(self, turn: Turn) -> None:
+        """Give back whatever the turn still holds, once."""
+        if turn.over:
+            return
+        turn.over = True
+        self._count(turn, -1)
+        self._events.forget(turn.id)
+        if turn.load is not None:
+            self._hot.unpin(turn.load)
+        for slot in filter(None, (turn.save, turn.prompt)):
+            self._hot.release(slot)
+        turn.load = turn.save = turn.prompt = None
+        if turn.claim is not None:
+            claim, turn.claim = turn.claim, None
+            await self._sessions.end(claim, None)
+
+    def _count(self, turn: Turn, by: int) -> None:
+        self.open += by
+        if turn.parent is not None:
+            key = hot_key(turn.parent.tenant, turn.parent.ref)
+            self._in_use[key] += by
+            if not self._in_use[key]:
+                del self._in_use[key]
+
+    def _frame(self, record: Record | None, tokens: Sequence[int]) -> Frame:
+        if record is None:
+            return frame_new(tokens)
+        return frame_resumed(
+            self._identity.placeholder, record.consumed_tokens, record.pending, tokens
+        )
+
+    def _record(self, turn: Turn, snapshot: Snapshot, finish: Finish) -> Record:
+        now = self._clock()
+        ttl = turn.wish.ttl_s if turn.wish.ttl_s is not None else self._identity.default_ttl_s
+        home = refs.Home(self._identity.ordinal, self._store.epoch)
+        prefix = V1_PREFIX if turn.wish.dialect == "v1" else ""
+        return Record(
+            ref=turn.wish.name or turn.wish.made or refs.make_ref(home, self._random_bytes, prefix),
+            parent=None if turn.parent is None else turn.parent.ref,
+            tenant=turn.wish.tenant,
+            session=turn.wish.session,
+            fingerprint=self._identity.fingerprint,
+            nbytes=0,
+            sha256="",
+            consumed_tokens=snapshot.consumed,
+            pending=snapshot.pending,
+            finish_reason=finish,
+            created_at=now,
+            expires_at=None if ttl is None else now + ttl,
+            epoch=self._store.epoch,
+        )
+
+    def _answer(self, turn: Turn, record: Record | None, error: StateError | None = None) -> Answer:
+        return Answer(record, turn.parent, turn.source, self._store.kind != "ephemeral", error)
+
+    def _check_fingerprint(self, record: Record) -> None:
+        found, wanted = record.fingerprint.model_dump(), self._identity.fingerprint.model_dump()
+        for name in found:
+            if found[name] != wanted[name]:
+                raise StateIncompatible(
+                    f"state {record.ref} is of another {name}: found {found[name]!r}, wanted "
+                    f"{wanted[name]!r}; begin the text anew on this model"
+                )
+
+
+def _lease(slot: Slot | None) -> Any:
+    return None if slot is None else slot.lease

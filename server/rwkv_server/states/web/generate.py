@@ -1,0 +1,216 @@
+"""Generation with a state: a client's request in, vLLM's own route, its answer with `state` out.
+
+What vLLM sees is a plain request: tokens in place of the text, signed connector parameters, nothing
+of ours beside. Whatever it refuses reaches the client as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rwkv_server.states import wishes
+from rwkv_server.states.errors import StateError, StateNotOffered
+from rwkv_server.states.record import Finish
+from rwkv_server.states.turn import Answer, Outcome, Turn
+from rwkv_server.states.turns import Turns
+from rwkv_server.states.web import answers, inner, text
+from rwkv_server.states.web.sse import Stream, finish_of
+from rwkv_server.states.web.text import Text
+from rwkv_server.states.web.visible import Told, read_told, visible_tokens
+from rwkv_server.states.wishes import Wish
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_KEPT_FINISHES = ("stop", "length", "tool_calls", "repetition")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Exchange:
+    """One request under way.
+
+    Attributes:
+        request: the client's body.
+        text: the tokenizer, as this client.
+        gone: whether the client went away.
+    """
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    request: Mapping[str, Any]
+    text: Text
+    gone: bool = False
+
+    async def listen(self) -> Message:
+        """The client's next message; notes that it left."""
+        message = await self.receive()
+        self.gone = self.gone or message["type"] == "http.disconnect"
+        return message
+
+    @property
+    def path(self) -> str:
+        """The route."""
+        return str(self.scope["path"])
+
+    @property
+    def streams(self) -> bool:
+        """Whether the client wants the answer in pieces."""
+        return bool(self.request.get("stream"))
+
+
+class Generator:
+    """Generation with states on chat and text completions."""
+
+    def __init__(self, app: ASGIApp, turns: Turns, chats_take_tokens: bool) -> None:
+        """Generate through `app`, whose chats may not take tokens (vLLM 0.18)."""
+        self._app, self._turns = app, turns
+        self._chats_take_tokens = chats_take_tokens
+
+    def exchange(
+        self, scope: Scope, receive: Receive, send: Send, request: Mapping[str, Any]
+    ) -> Exchange:
+        """A request and what is needed to answer it."""
+        return Exchange(scope, receive, send, request, Text(self._app, scope, request.get("model")))
+
+    async def serve(self, exchange: Exchange, wish: Wish) -> None:
+        """Answer a request that has a wish.
+
+        Raises:
+            StateError: nothing was sent yet.
+            inner.Declined: vLLM refused it before it generated; nothing was sent yet.
+        """
+        if exchange.path == CHAT and not self._chats_take_tokens:
+            raise StateNotOffered(
+                "a chat can't have a state with this version of vLLM: use /v1/completions",
+                param="state",
+            )
+        parent = await self._turns.find(wish)
+        new_text = text.chat_tokens if exchange.path == CHAT else text.completion_tokens
+        tokens = await new_text(exchange.text, exchange.request, parent.record)
+        turn = await self._turns.begin(wish, parent, tokens)
+        await self.run(exchange, turn)
+
+    async def run(self, exchange: Exchange, turn: Turn) -> None:
+        """Generate for a turn that was begun, answer, and end the turn."""
+        try:
+            if exchange.streams:
+                await self._stream(exchange, turn)
+            else:
+                await self._whole(exchange, turn)
+        finally:
+            # A turn that was finished has nothing left to give back.
+            await self._turns.abandon(turn)
+
+    async def _whole(self, exchange: Exchange, turn: Turn) -> None:
+        reply = await self._call(exchange, turn)
+        if exchange.gone or reply.status != 200:
+            await send_reply(exchange.send, reply)
+            return
+        body = json.loads(reply.body)
+        usage = body.get("usage") or {}
+        answer = await self._end(exchange, turn, read_told(body, usage))
+        if usage:
+            answers.correct_usage(usage, turn.frame)
+        body.pop("kv_transfer_params", None)
+        body.update(answers.tell(turn.wish, answer))
+        reply.body = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        await send_reply(exchange.send, reply)
+
+    async def _call(self, exchange: Exchange, turn: Turn) -> inner.Reply:
+        reply, parts = inner.Reply(), []
+
+        async def collect(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                reply.status, reply.headers = message["status"], list(message.get("headers", ()))
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._ask(exchange, turn, collect)
+        reply.body = b"".join(parts)
+        return reply
+
+    async def _stream(self, exchange: Exchange, turn: Turn) -> None:
+        stream = Stream(partial(answers.correct_usage, frame=turn.frame))
+        status = 0
+
+        async def relay(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                await exchange.send(message)
+            elif status != 200:
+                await exchange.send(message)
+            elif passed := stream.feed(message.get("body", b"")):
+                await send_part(exchange.send, passed, more=True)
+
+        await self._ask(exchange, turn, relay)
+        if status != 200:
+            return
+        told = None if stream.failed or exchange.gone else _told_of(stream)
+        answer = await self._end(exchange, turn, told)
+        wanted = exchange.request.get("stream_options") or {}
+        last = stream.end(answers.tell(turn.wish, answer), bool(wanted.get("include_usage")))
+        await send_part(exchange.send, last, more=False)
+
+    async def _ask(self, exchange: Exchange, turn: Turn, send: Send) -> None:
+        body = json.dumps(framed(exchange.request, exchange.path, turn)).encode()
+        scope = inner.scope_of(exchange.scope, exchange.path, body)
+        await self._app(scope, inner.receive_of(body, exchange.listen), send)
+
+    async def _end(self, exchange: Exchange, turn: Turn, told: Told | None) -> Answer:
+        """Finish a turn whose text is there."""
+        if not turn.wish.save:
+            return await self._turns.finish(turn, None)
+        if told is None or told.finish not in _KEPT_FINISHES:
+            error = StateError("the generation didn't end by itself, so nothing was saved")
+            return await self._turns.fail(turn, error)
+        try:
+            ended = await self._turns.ended(turn)
+            prompt = len(turn.frame.tokens)
+            visible = await visible_tokens(exchange.text, exchange.request, ended, prompt, told)
+        except StateError as error:
+            return await self._turns.fail(turn, error)
+        outcome = Outcome(ended, visible, cast(Finish, told.finish))
+        return await self._turns.finish(turn, outcome)
+
+
+def framed(request: Mapping[str, Any], path: str, turn: Turn) -> dict[str, Any]:
+    """The request as vLLM is to see it."""
+    plain = wishes.without_wish(request)
+    tokens = list(turn.frame.tokens)
+    if path == COMPLETIONS:
+        plain["prompt"] = tokens
+        plain["kv_transfer_params"] = turn.params
+    else:
+        plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
+    if request.get("stream") and turn.wish.save:
+        options = request.get("stream_options")
+        plain["stream_options"] = {**(options or {}), "include_usage": True}
+    return plain
+
+
+def _told_of(stream: Stream) -> Told | None:
+    usage: dict[str, Any] = next((c["usage"] for c in reversed(stream.held) if c.get("usage")), {})
+    last = next((chunk for chunk in stream.held if finish_of(chunk) is not None), {})
+    return read_told(last, usage)
+
+
+async def send_reply(send: Send, reply: inner.Reply) -> None:
+    """Send a whole answer."""
+    headers = [(name, value) for name, value in reply.headers if name != b"content-length"]
+    headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send_part(send, reply.body, more=False)
+
+
+async def send_part(send: Send, body: bytes, more: bool) -> None:
+    """Send a part of an answer."""
+    await send({"type": "http.response.body", "body": body, "more_body": more})
