@@ -41,6 +41,7 @@ class Engine:
         budget: int = 32,
         dtype: str = "float32",
         additional_config: dict[str, Any] | None = None,
+        kv_transfer_config: dict[str, Any] | None = None,
     ) -> None:
         self.config: RWKV7Config = parse_config(json.loads((model / "config.json").read_text()))
         self.slots = slots
@@ -57,6 +58,7 @@ class Engine:
             num_gpu_blocks_override=slots + 1,
             distributed_executor_backend="uni",
             additional_config=additional_config or {},
+            kv_transfer_config=kv_transfer_config,
             logits_processors=[args.LOGITS_PROCESSORS["cpu"]],
         )
         self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from rwkv_server.errors import ConfigInvalid
 from rwkv_server.model import packed_manifest
@@ -143,6 +144,23 @@ def child_env(
     if vendor == "nvidia":
         fixed["VLLM_USE_V2_MODEL_RUNNER"] = "1"
     return kept | fixed
+
+
+def transfer_config(slots: Path, socket: Path) -> dict[str, object]:
+    """What vLLM is told of our connector.
+
+    Args:
+        slots: the shared-memory file of snapshots.
+        socket: where workers tell of requests that ended.
+    """
+    return {
+        "kv_connector": "StateConnector",
+        "kv_connector_module_path": "rwkv_server.states.connector.connector",
+        "kv_role": "kv_both",
+        # A state that can't be loaded fails its request; the other policy would start from nothing.
+        "kv_load_failure_policy": "fail",
+        "kv_connector_extra_config": {"slots": str(slots), "socket": str(socket)},
+    }
 
 
 def cache_bytes(state_bytes: int, max_num_seqs: int) -> int:
