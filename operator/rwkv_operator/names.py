@@ -48,6 +48,9 @@ CONTAINER_ENGINE: Final = "engine"
 CONTAINER_FETCH: Final = "model"
 """The init container of an engine pod that downloads the model."""
 
+VOLUME_S3: Final = "s3"
+"""The engine pods' volume with the credentials of an S3 store."""
+
 DEFAULT_TENANT: Final = "default"
 """Tenant of `auth.mode: Open`, and of the one key in a Secret that the operator makes."""
 

@@ -12,6 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 # Kept by the gate inside the child, read by the parent: the drain is over when it is 0.
 IN_FLIGHT = "rwkv_http_requests_in_flight"
+# Kept by the states' part of the child: what is in the store, as this engine knows it.
+STATES = "rwkv_states"
+STATE_BYTES = "rwkv_states_bytes"
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 

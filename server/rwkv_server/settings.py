@@ -246,6 +246,7 @@ class Drain(_Section):
 
     router_check_interval_seconds: Positive
     shutdown_timeout_seconds: Positive
+    flush_timeout_seconds: Positive
 
     @property
     def notice_seconds(self) -> int:
@@ -255,7 +256,8 @@ class Drain(_Section):
     @property
     def longest_seconds(self) -> int:
         """How long a drain takes at most."""
-        return self.notice_seconds + self.shutdown_timeout_seconds
+        answers = self.notice_seconds + self.shutdown_timeout_seconds
+        return answers + self.flush_timeout_seconds
 
 
 class Settings(_Section):

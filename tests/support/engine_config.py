@@ -45,7 +45,11 @@ SAMPLE: dict[str, Any] = {
     },
     "http": {"port": 8000, "internalKeyFile": "/etc/rwkv-internal/key"},
     "ops": {"port": 8001},
-    "drain": {"routerCheckIntervalSeconds": 1, "shutdownTimeoutSeconds": 30},
+    "drain": {
+        "routerCheckIntervalSeconds": 1,
+        "shutdownTimeoutSeconds": 30,
+        "flushTimeoutSeconds": 30,
+    },
 }
 
 

@@ -57,6 +57,14 @@ class StoreReport:
 
 
 @dataclass(frozen=True)
+class StatesReport:
+    """How many saved states an engine knows of in its store, and what they take."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
 class EngineReport:
     """What an engine says about itself on its ops port."""
 
@@ -65,6 +73,7 @@ class EngineReport:
     percent: int | None = None
     model: ModelReport | None = None
     store: StoreReport | None = None
+    states: StatesReport | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +231,7 @@ def parse_engine_report(progress: Mapping[str, Any], report: Mapping[str, Any]) 
         percent=None if progress.get("percent") is None else int(progress["percent"]),
         model=_model_report(report.get("model")),
         store=_store_report(report.get("store")),
+        states=_states_report(report.get("states")),
     )
 
 
@@ -263,6 +273,10 @@ def _store_report(store: Mapping[str, Any] | None) -> StoreReport | None:
     if store is None:
         return None
     return StoreReport(bool(store["ok"]), clip(store["reason"]), clip(store.get("message")))
+
+
+def _states_report(states: Mapping[str, Any] | None) -> StatesReport | None:
+    return None if states is None else StatesReport(int(states["count"]), int(states["bytes"]))
 
 
 def _replica_failure(status: Mapping[str, Any]) -> str | None:

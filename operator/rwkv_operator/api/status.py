@@ -45,7 +45,7 @@ def build_status(
         "selector": ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
         "url": service_url(dep, cluster_domain),
         "model": {"name": dep.spec.model.served_name, **_model(observed, stored)},
-        "state": {"store": state.store_name(dep.spec.state.store)},
+        "state": _state(dep, observed, stored),
     }
     if observed.stack is not None:
         status["stack"] = {"name": observed.stack.name, "image": observed.stack.engine_image}
@@ -76,6 +76,25 @@ def service_url(dep: Deployment, cluster_domain: str) -> str:
     port = dep.spec.service.port
     suffix = "" if port == 80 else f":{port}"
     return f"http://{names.service_host(dep.name, dep.namespace, cluster_domain)}{suffix}"
+
+
+def _state(dep: Deployment, observed: Observed, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The store and what is in it, as engines report it; the last one known where none does now.
+
+    With a shared store each engine counts all states, else each counts its own.
+    """
+    store = dep.spec.state.store
+    name = {"store": state.store_name(store)}
+    found = [report.states for report in observed.reports.values() if report.states]
+    if not found:
+        kept = stored.get("state") or {}
+        return {**name, **{key: kept[key] for key in ("count", "bytes") if key in kept}}
+    total = max if state.is_shared(store) else sum
+    return {
+        **name,
+        "count": total(states.count for states in found),
+        "bytes": total(states.size for states in found),
+    }
 
 
 def _model(observed: Observed, stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rwkv_operator.api.observed import EngineReport, Observed
 from rwkv_operator.api.pods import Pod
 from rwkv_operator.api.spec import Deployment
 from rwkv_operator.api.state import ClaimStore, EphemeralStore, PerPodStore, S3Store
+from rwkv_operator.names import VOLUME_S3
 
 _STORE_ENDS: Final = ("StoreUnreachable", "StoreDenied")
 
@@ -24,6 +25,9 @@ def decide_store_ready(dep: Deployment, observed: Observed) -> Condition:
         return _store("True", conditions.SCALED_TO_ZERO, "spec.replicas is 0, nothing to probe")
     if observed.refusal is not None:
         return _store("Unknown", conditions.NOT_ADMITTED, "there are no engines to probe")
+    missing = _missing_claim(dep, observed) or _missing_secret(dep, observed)
+    if missing is not None:
+        return missing
     pods = current_engines(dep, observed)
     for pod in pods:
         said = pod.failure.said if pod.failure else None
@@ -37,6 +41,39 @@ def decide_store_ready(dep: Deployment, observed: Observed) -> Condition:
         text = f"{len(passed)} of {dep.spec.replicas} engines have reported their probe"
         return _store("Unknown", "Probing", text, waiting=True)
     return _store("True", *_store_text(dep))
+
+
+def _missing_claim(dep: Deployment, observed: Observed) -> Condition | None:
+    """The scheduler's word about a shared volume that isn't there."""
+    store = dep.spec.state.store
+    if not isinstance(store, ClaimStore):
+        return None
+    told = f'persistentvolumeclaim "{store.claim_name}" not found'
+    failures = [pod.failure.message for pod in observed.pods_of("engine") if pod.failure]
+    if not any(told in message for message in failures):
+        return None
+    text = (
+        f"spec.state.store.persistentVolumeClaim.claimName: PersistentVolumeClaim "
+        f"{store.claim_name} not found in namespace {dep.namespace}; create it"
+    )
+    return _store("False", "StoreUnreachable", text)
+
+
+def _missing_secret(dep: Deployment, observed: Observed) -> Condition | None:
+    """The kubelet's word about a Secret with credentials that isn't there, or lacks an entry."""
+    store = dep.spec.state.store
+    if not isinstance(store, S3Store):
+        return None
+    told = f'volume "{VOLUME_S3}"'
+    for event in observed.events:
+        if event.reason == "FailedMount" and told in event.message:
+            text = (
+                f"spec.state.store.s3.credentialsSecretRef: Secret {store.credentials_secret} in "
+                f"namespace {dep.namespace} needs the entries accessKeyId and secretAccessKey "
+                f"({event.message})"
+            )
+            return _store("False", "StoreDenied", text)
+    return None
 
 
 def current_engines(dep: Deployment, observed: Observed) -> tuple[Pod, ...]:

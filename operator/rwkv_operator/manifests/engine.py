@@ -59,7 +59,8 @@ def build_template(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
 def grace_period_seconds(engine: spec.Engine) -> int:
     """Time from the start of a drain to the kill: the drain's bounds and a margin."""
     checks = 3 * engine_config.ROUTER_CHECK_SECONDS
-    return checks + engine.shutdown_timeout_seconds + GRACE_MARGIN_SECONDS
+    drain = checks + engine.shutdown_timeout_seconds + engine_config.FLUSH_SECONDS
+    return drain + GRACE_MARGIN_SECONDS
 
 
 def _template_metadata(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:

@@ -30,6 +30,9 @@ ORDINAL: Final = "{ordinal}"
 ROUTER_CHECK_SECONDS: Final = 1
 """How often a router asks an engine whether it is ready; the drain waits for three of these."""
 
+FLUSH_SECONDS: Final = 30
+"""For a drain to bring states that are written behind into the store."""
+
 
 def build_engine_config(dep: spec.Deployment, ctx: Context) -> dict[str, Any]:
     """The ConfigMap with engine.yaml."""
@@ -78,6 +81,7 @@ def render(dep: spec.Deployment, ctx: Context) -> str:
         "drain": {
             "routerCheckIntervalSeconds": ROUTER_CHECK_SECONDS,
             "shutdownTimeoutSeconds": engine.shutdown_timeout_seconds,
+            "flushTimeoutSeconds": FLUSH_SECONDS,
         },
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

@@ -9,7 +9,6 @@ from rwkv_operator.api import spec, state
 from rwkv_operator.manifests import engine_config, model
 
 STATE_VOLUME: Final = "state"
-S3_VOLUME: Final = "s3"
 S3_KEYS: Final = ("accessKeyId", "secretAccessKey")
 """Entries that the Secret of an S3 store has to have."""
 
@@ -53,14 +52,14 @@ def build_state_volumes(dep: spec.Deployment) -> list[dict[str, Any]]:
                 "items": items,
                 "defaultMode": 0o440,
             }
-            return [{"name": S3_VOLUME, "secret": source}]
+            return [{"name": names.VOLUME_S3, "secret": source}]
 
 
 def build_state_mounts(dep: spec.Deployment) -> list[dict[str, Any]]:
     """The engine container's mounts of them; no other container has any."""
     if isinstance(dep.spec.state.store, state.S3Store):
         path = engine_config.S3_CREDENTIALS_PATH
-        return [{"name": S3_VOLUME, "mountPath": path, "readOnly": True}]
+        return [{"name": names.VOLUME_S3, "mountPath": path, "readOnly": True}]
     return [{"name": STATE_VOLUME, "mountPath": engine_config.STATE_PATH}]
 
 

@@ -1,4 +1,4 @@
-"""The drain: let the router notice, let every answer finish, and only then allow the end.
+"""The drain: let the router notice, let every answer finish, write every state, then end.
 
 From its first moment /readyz says 503. Requests that still arrive are served, because the router
 learns of it only by its next checks.
@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from rwkv_server.parent.engine_http import Load
+from rwkv_server.parent.engine_http import Flushed, FlushFailed, Load
 from rwkv_server.parent.status import Status
 from rwkv_server.settings import Drain
 
@@ -23,12 +23,24 @@ class Drainer:
     """Runs the drain once, however often it is asked for."""
 
     def __init__(
-        self, settings: Drain, status: Status, load: Callable[[], Awaitable[Load | None]]
+        self,
+        settings: Drain,
+        status: Status,
+        load: Callable[[], Awaitable[Load | None]],
+        flush: Callable[[float], Awaitable[Flushed]],
     ) -> None:
-        """Keep what the drain needs; `load` gives None when the child can't tell."""
+        """Keep what the drain needs.
+
+        Args:
+            settings: its bounds.
+            status: what it tells and reads.
+            load: what the child is doing; None when it can't tell.
+            flush: has the child write the states that it writes behind, within so many seconds.
+        """
         self._settings = settings
         self._status = status
         self._load = load
+        self._flush = flush
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -48,6 +60,7 @@ class Drainer:
             self._status.enter("Draining", "waiting until the router sends no new requests")
             await asyncio.sleep(self._settings.notice_seconds)
             await self._wait_for_answers()
+            await self._write_states()
         self._status.drained = True
 
     async def _wait_for_answers(self) -> None:
@@ -65,3 +78,17 @@ class Drainer:
                 return
             self._status.enter("Draining", f"waiting for {count} requests in flight")
             await asyncio.sleep(POLL_S)
+
+    async def _write_states(self) -> None:
+        if self._status.child_died:
+            return
+        answers = self._status.progress.message
+        self._status.enter("Draining", f"{answers}; writing states to the store")
+        try:
+            flushed = await self._flush(self._settings.flush_timeout_seconds)
+        except FlushFailed as error:
+            log.warning("states that were written behind may be lost: %s", error)
+            self._status.enter("Draining", f"{answers}; states may be lost: {error}")
+            return
+        (log.warning if flushed.failed else log.info)("drained: %s", flushed.text())
+        self._status.enter("Draining", f"{answers}; {flushed.text()}")

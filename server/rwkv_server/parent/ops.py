@@ -75,7 +75,7 @@ class OpsApp:
             with contextlib.suppress(asyncio.TimeoutError):
                 load = await asyncio.wait_for(self._engine.load(), REPORT_S)
                 self._load = load or self._load
-        return JSONResponse(self._status.render_report(self._load.running, self._load.waiting))
+        return JSONResponse(self._status.render_report(self._load))
 
     async def metrics(self, request: Request) -> Response:
         """Our metrics, then the child's."""

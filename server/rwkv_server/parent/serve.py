@@ -55,7 +55,7 @@ class Parent:
         self._status = status
         self._metrics = metrics
         self._engine = EngineHttp(settings.http.port)
-        self._drainer = Drainer(settings.drain, status, self._engine.load)
+        self._drainer = Drainer(settings.drain, status, self._engine.load, self._engine.flush)
         self._store = StoreWatch(settings.state, status, metrics)
         self._child: Child | None = None
         self._log = ChildLog(key)

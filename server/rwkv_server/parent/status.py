@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rwkv_server.parent.engine_http import Load
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.preflight.store import StoreReport
 
@@ -93,7 +94,7 @@ class Status:
             "elapsed_s": round(self.elapsed_s, 1),
         }
 
-    def render_report(self, running: int, waiting: int) -> dict[str, Any]:
+    def render_report(self, load: Load) -> dict[str, Any]:
         """The body of /report; the operator reads it into the deployment's status."""
         model, store = self.model, self.store
         return {
@@ -113,6 +114,9 @@ class Status:
                 "reason": store.reason,
                 "message": store.message,
             },
-            "requests": {"running": running, "waiting": waiting},
+            "states": None
+            if load.states is None
+            else {"count": load.states, "bytes": load.state_bytes or 0},
+            "requests": {"running": load.running, "waiting": load.waiting},
             "draining": self.draining,
         }

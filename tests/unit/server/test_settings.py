@@ -24,7 +24,7 @@ def test_every_field_arrives_where_it_belongs():
     assert parsed.engine.quantization == "None"
     assert parsed.http.internal_key_file == "/etc/rwkv-internal/key"
     assert parsed.drain.notice_seconds == 3
-    assert parsed.drain.longest_seconds == 33
+    assert parsed.drain.longest_seconds == 63
 
 
 DOWNLOAD = {

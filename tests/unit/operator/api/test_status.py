@@ -8,6 +8,7 @@ from rwkv_operator.api.observed import (
     FetchReport,
     ModelReport,
     Observed,
+    StatesReport,
     Workload,
 )
 
@@ -39,6 +40,29 @@ def test_the_status_says_everything_that_the_columns_and_the_scale_need() -> Non
         "state": {"store": "perPod"},
         "stack": {"name": "cpu", "image": deployments.cpu_stack().engine_image},
     }
+
+
+@pytest.mark.parametrize(
+    ("store", "count", "size"),
+    [
+        ({"perPod": {}}, 5, 500),
+        ({"ephemeral": {}}, 5, 500),
+        ({"persistentVolumeClaim": {"claimName": "states"}}, 3, 300),
+    ],
+)
+def test_states_of_all_engines_are_counted_once(store: dict, count: int, size: int) -> None:
+    reports = {
+        f"chat-engine-{number}": EngineReport("Ready", "", states=StatesReport(*told))
+        for number, told in enumerate([(3, 300), (2, 200)])
+    }
+    reports["chat-engine-2"] = EngineReport("Ready", "")
+    found = build(Observed(reports=reports), state={"store": store})["state"]
+    assert found == {"store": next(iter(store)), "count": count, "bytes": size}
+
+
+def test_the_count_of_states_stays_known_while_no_engine_answers() -> None:
+    stored = {"state": {"store": "perPod", "count": 3, "bytes": 300}}
+    assert build(Observed(), stored)["state"] == stored["state"]
 
 
 def test_before_any_child_the_counts_are_zero() -> None:

@@ -183,6 +183,37 @@ def test_a_condition_tells(
     assert verdicts["Ready"].status == "False"
 
 
+CLAIM = {"persistentVolumeClaim": {"claimName": "states"}}
+S3 = {"s3": {"bucket": "states", "credentialsSecretRef": {"name": "cloud"}}}
+NO_CLAIM = 'persistentvolumeclaim "states" not found'
+NO_SECRET = 'MountVolume.SetUp failed for volume "s3" : secret "cloud" not found'
+
+
+def test_a_shared_store_says_what_is_shared() -> None:
+    verdict = decide(seen.serving(), state={"store": CLAIM})["StateStoreReady"]
+    assert (verdict.status, verdict.reason) == ("True", "Shared")
+    assert "PersistentVolumeClaim states" in verdict.message
+    verdict = decide(seen.serving(), state={"store": S3})["StateStoreReady"]
+    assert "bucket states at Amazon S3, us-east-1" in verdict.message
+
+
+def test_a_claim_for_states_that_is_missing_is_named() -> None:
+    waiting = seen.starting(seen.engine(0, **pod_objects.unscheduled(NO_CLAIM)))
+    verdict = decide(waiting, state={"store": CLAIM})["StateStoreReady"]
+    assert (verdict.status, verdict.reason) == ("False", "StoreUnreachable")
+    assert "PersistentVolumeClaim states not found in namespace talk" in verdict.message
+    assert decide(waiting)["StateStoreReady"].status == "Unknown"
+
+
+def test_a_secret_for_a_bucket_that_is_missing_is_named() -> None:
+    event = Event("Pod", "chat-engine-0", "FailedMount", NO_SECRET)
+    waiting = seen.starting(seen.engine(0, **pod_objects.loading()), events=(event,))
+    verdict = decide(waiting, state={"store": S3})["StateStoreReady"]
+    assert (verdict.status, verdict.reason) == ("False", "StoreDenied")
+    assert "Secret cloud in namespace talk needs the entries accessKeyId" in verdict.message
+    assert NO_SECRET in verdict.message
+
+
 @pytest.mark.parametrize(
     ("observed", "reason"),
     [

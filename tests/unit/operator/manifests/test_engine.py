@@ -65,7 +65,7 @@ def test_scaling_changes_no_pod() -> None:
     assert template({"replicas": 4}) == template()
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [("1s", 24), ("30s", 53), ("1h", 3623)])
+@pytest.mark.parametrize(("timeout", "seconds"), [("1s", 54), ("30s", 83), ("1h", 3653)])
 def test_the_grace_period_holds_the_whole_drain(timeout: str, seconds: int) -> None:
     pod = template({"engine": {"shutdownTimeout": timeout}})["spec"]
     assert pod["terminationGracePeriodSeconds"] == seconds

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from rwkv_server.parent.drain import Drainer
-from rwkv_server.parent.engine_http import Load, parse_load
+from rwkv_server.parent.engine_http import Flushed, FlushFailed, Load, parse_load
 from rwkv_server.parent.status import Status
 from rwkv_server.settings import Drain
 
-BOUNDS = Drain(routerCheckIntervalSeconds=2, shutdownTimeoutSeconds=5)
+BOUNDS = Drain(routerCheckIntervalSeconds=2, shutdownTimeoutSeconds=5, flushTimeoutSeconds=7)
 
 
 class World:
@@ -20,7 +20,9 @@ class World:
         self.loads = loads
         self.asked_at = []
         self.status = Status(clock=lambda: self.now, healthy=served, served=served)
-        self.drainer = Drainer(BOUNDS, self.status, self.load)
+        self.written = Flushed(flushed=0, failed=0, onlyHere=0)
+        self.flushed_at = []
+        self.drainer = Drainer(BOUNDS, self.status, self.load, self.flush)
         real_sleep = asyncio.sleep
 
         async def sleep(seconds):
@@ -33,6 +35,13 @@ class World:
         self.asked_at.append(self.now)
         count = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
         return None if count is None else Load(0, 0, count)
+
+    async def flush(self, timeout_s):
+        assert timeout_s == BOUNDS.flush_timeout_seconds
+        self.flushed_at.append(len(self.asked_at))
+        if isinstance(self.written, Exception):
+            raise self.written
+        return self.written
 
 
 async def test_the_router_gets_three_checks_even_when_nothing_runs(monkeypatch):
@@ -47,7 +56,36 @@ async def test_it_waits_until_every_answer_is_complete(monkeypatch):
     world = World(monkeypatch, [2, None, 1, 0])
     await world.drainer.finish()
     assert len(world.asked_at) == 4
-    assert world.status.progress.message == "every answer is complete"
+    assert world.flushed_at == [4], "states are written once, when no answer can add another"
+    assert world.status.progress.message == "every answer is complete; 0 states written"
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (Flushed(flushed=3, failed=0, onlyHere=0), "3 states written"),
+        (
+            Flushed(flushed=1, failed=2, onlyHere=9),
+            "1 states written, 2 LOST, the store took them not, "
+            "9 have no copy outside this pod's volume",
+        ),
+        (FlushFailed("not done within 7 s"), "states may be lost: not done within 7 s"),
+    ],
+)
+async def test_what_became_of_states_is_told(monkeypatch, caplog, written, told):
+    world = World(monkeypatch, [0])
+    world.written = written
+    with caplog.at_level("INFO"):
+        await world.drainer.finish()
+    assert world.status.progress.message == f"every answer is complete; {told}"
+    assert told in caplog.text.replace("that were written behind ", "")
+    assert world.status.drained
+
+
+async def test_states_are_written_also_when_answers_take_too_long(monkeypatch):
+    world = World(monkeypatch, [3])
+    await world.drainer.finish()
+    assert world.status.progress.message.endswith("in flight; 0 states written")
 
 
 async def test_it_gives_up_after_the_timeout_and_says_so(monkeypatch, caplog):
@@ -62,13 +100,14 @@ async def test_a_dead_child_ends_it(monkeypatch):
     world = World(monkeypatch, [1])
     world.status.child_died = True
     await world.drainer.finish()
-    assert world.asked_at == []
+    assert (world.asked_at, world.flushed_at) == ([], [])
 
 
 async def test_before_the_first_ready_there_is_nothing_to_wait_for(monkeypatch):
     world = World(monkeypatch, [1], served=False)
     await world.drainer.finish()
     assert (world.now, world.status.drained) == (0.0, True)
+    assert world.flushed_at == []
 
 
 async def test_a_child_that_is_silent_just_now_is_waited_for_too(monkeypatch):
@@ -85,7 +124,7 @@ async def test_a_child_that_does_not_tell_its_requests_may_have_some(monkeypatch
     async def load():
         return parse_load("vllm:num_requests_running 0.0\n")
 
-    world.drainer = Drainer(BOUNDS, world.status, load)
+    world.drainer = Drainer(BOUNDS, world.status, load, world.flush)
     await world.drainer.finish()
     assert "ran out of time with an unknown number of requests in flight" in caplog.text
 

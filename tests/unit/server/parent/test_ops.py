@@ -19,6 +19,8 @@ CHILD_METRICS = """\
 vllm:num_requests_running{engine="0"} 2.0
 vllm:num_requests_waiting{engine="0"} 5.0
 rwkv_http_requests_in_flight 7.0
+rwkv_states 12.0
+rwkv_states_bytes 34567.0
 """
 MODEL = ModelInfo(Path("/m"), "sha256:1", "SafeTensors", "float32", 320, 1000, 5)
 
@@ -32,8 +34,10 @@ class Pod:
 
         self.status = Status(clock=lambda: 12.34)
         self.engine = EngineHttp(8000, httpx.MockTransport(child))
-        bounds = Drain(routerCheckIntervalSeconds=1, shutdownTimeoutSeconds=1)
-        self.drainer = Drainer(bounds, self.status, self.engine.load)
+        bounds = Drain(
+            routerCheckIntervalSeconds=1, shutdownTimeoutSeconds=1, flushTimeoutSeconds=1
+        )
+        self.drainer = Drainer(bounds, self.status, self.engine.load, self.engine.flush)
         app = ops.OpsApp(self.status, self.engine, self.drainer, Metrics()).build()
         self.app = app
 
@@ -85,6 +89,7 @@ async def test_report_is_there_before_anything_is_known():
         "version": 1,
         "model": None,
         "store": None,
+        "states": None,
         "requests": {"running": 0, "waiting": 0},
         "draining": False,
     }
@@ -105,6 +110,7 @@ async def test_report_in_full():
             "format": "SafeTensors",
         },
         "store": {"kind": "perPod", "ok": False, "reason": "StoreDenied", "message": "no"},
+        "states": {"count": 12, "bytes": 34567},
         "requests": {"running": 2, "waiting": 5},
         "draining": False,
     }

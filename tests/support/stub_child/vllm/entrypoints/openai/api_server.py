@@ -15,7 +15,7 @@ import signal
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 
@@ -25,6 +25,10 @@ async def health(request):
 
 async def metrics(request):
     return PlainTextResponse(prometheus_client.generate_latest())
+
+
+async def flush(request):
+    return JSONResponse({"flushed": 3, "failed": 0, "onlyHere": 5})
 
 
 async def complete(request):
@@ -56,6 +60,7 @@ def main() -> None:
     routes = [
         Route("/health", health),
         Route("/metrics", metrics),
+        Route("/internal/flush", flush, methods=["POST"]),
         Route("/v1/completions", complete, methods=["POST"]),
         Route("/v1/models", end),
     ]
