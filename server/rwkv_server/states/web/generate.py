@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -20,7 +19,8 @@ from rwkv_server.states.errors import StateError, StateNotOffered
 from rwkv_server.states.record import Finish
 from rwkv_server.states.turn import Answer, Outcome, Turn
 from rwkv_server.states.turns import Turns
-from rwkv_server.states.web import answers, inner, text
+from rwkv_server.states.web import answers, text
+from rwkv_server.states.web.exchange import Exchange, call, collect_reply, send_part, send_reply
 from rwkv_server.states.web.sse import Stream, finish_of
 from rwkv_server.states.web.text import Text
 from rwkv_server.states.web.visible import Told, read_told, visible_tokens
@@ -30,40 +30,6 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _KEPT_FINISHES = ("stop", "length", "tool_calls", "repetition")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Exchange:
-    """One request under way.
-
-    Attributes:
-        request: the client's body.
-        text: the tokenizer, as this client.
-        gone: whether the client went away.
-    """
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    request: Mapping[str, Any]
-    text: Text
-    gone: bool = False
-
-    async def listen(self) -> Message:
-        """The client's next message; notes that it left."""
-        message = await self.receive()
-        self.gone = self.gone or message["type"] == "http.disconnect"
-        return message
-
-    @property
-    def path(self) -> str:
-        """The route."""
-        return str(self.scope["path"])
-
-    @property
-    def streams(self) -> bool:
-        """Whether the client wants the answer in pieces."""
-        return bool(self.request.get("stream"))
 
 
 class Generator:
@@ -110,7 +76,7 @@ class Generator:
             await self._turns.abandon(turn)
 
     async def _whole(self, exchange: Exchange, turn: Turn) -> None:
-        reply = await self._call(exchange, turn)
+        reply = await collect_reply(self._app, exchange, framed(exchange, turn))
         if exchange.gone or reply.status != 200:
             await send_reply(exchange.send, reply)
             return
@@ -123,19 +89,6 @@ class Generator:
         body.update(answers.tell(turn.wish, answer))
         reply.body = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         await send_reply(exchange.send, reply)
-
-    async def _call(self, exchange: Exchange, turn: Turn) -> inner.Reply:
-        reply, parts = inner.Reply(), []
-
-        async def collect(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                reply.status, reply.headers = message["status"], list(message.get("headers", ()))
-            else:
-                parts.append(message.get("body", b""))
-
-        await self._ask(exchange, turn, collect)
-        reply.body = b"".join(parts)
-        return reply
 
     async def _stream(self, exchange: Exchange, turn: Turn) -> None:
         stream = Stream(partial(answers.correct_usage, frame=turn.frame))
@@ -151,7 +104,7 @@ class Generator:
             elif passed := stream.feed(message.get("body", b"")):
                 await send_part(exchange.send, passed, more=True)
 
-        await self._ask(exchange, turn, relay)
+        await call(self._app, exchange, framed(exchange, turn), relay)
         if status != 200:
             return
         told = None if stream.failed or exchange.gone else _told_of(stream)
@@ -159,11 +112,6 @@ class Generator:
         wanted = exchange.request.get("stream_options") or {}
         last = stream.end(answers.tell(turn.wish, answer), bool(wanted.get("include_usage")))
         await send_part(exchange.send, last, more=False)
-
-    async def _ask(self, exchange: Exchange, turn: Turn, send: Send) -> None:
-        body = json.dumps(framed(exchange.request, exchange.path, turn)).encode()
-        scope = inner.scope_of(exchange.scope, exchange.path, body)
-        await self._app(scope, inner.receive_of(body, exchange.listen), send)
 
     async def _end(self, exchange: Exchange, turn: Turn, told: Told | None) -> Answer:
         """Finish a turn whose text is there."""
@@ -182,16 +130,17 @@ class Generator:
         return await self._turns.finish(turn, outcome)
 
 
-def framed(request: Mapping[str, Any], path: str, turn: Turn) -> dict[str, Any]:
+def framed(exchange: Exchange, turn: Turn) -> dict[str, Any]:
     """The request as vLLM is to see it."""
+    request = exchange.request
     plain = wishes.without_wish(request)
     tokens = list(turn.frame.tokens)
-    if path == COMPLETIONS:
+    if exchange.path == COMPLETIONS:
         plain["prompt"] = tokens
         plain["kv_transfer_params"] = turn.params
     else:
         plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
-    if request.get("stream") and turn.wish.save:
+    if exchange.streams and turn.wish.save:
         options = request.get("stream_options")
         plain["stream_options"] = {**(options or {}), "include_usage": True}
     return plain
@@ -201,16 +150,3 @@ def _told_of(stream: Stream) -> Told | None:
     usage: dict[str, Any] = next((c["usage"] for c in reversed(stream.held) if c.get("usage")), {})
     last = next((chunk for chunk in stream.held if finish_of(chunk) is not None), {})
     return read_told(last, usage)
-
-
-async def send_reply(send: Send, reply: inner.Reply) -> None:
-    """Send a whole answer."""
-    headers = [(name, value) for name, value in reply.headers if name != b"content-length"]
-    headers.append((b"content-length", str(len(reply.body)).encode()))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send_part(send, reply.body, more=False)
-
-
-async def send_part(send: Send, body: bytes, more: bool) -> None:
-    """Send a part of an answer."""
-    await send({"type": "http.response.body", "body": body, "more_body": more})
