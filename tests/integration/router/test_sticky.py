@@ -26,6 +26,8 @@ def places(session: str) -> list[dict[str, Any]]:
         {"path": f"/v1/states/{session}"},
         {"path": f"/v1/rwkv/state/{session}"},
         {"path": f"/v1/responses/{session}"},
+        {"path": f"/v1/states?limit=2&session={session}"},
+        {"path": f"/v1/states?session={session}", "method": "DELETE"},
     ]
 
 
@@ -39,8 +41,20 @@ def test_each_place_of_a_key_spreads_and_sticks_over_both_routers(rig: Rig, plac
 
 def test_a_session_is_one_key_wherever_it_is_named(rig: Rig) -> None:
     for index in range(12):
-        header, body = places(f"session-{index}")[:2]
-        assert rig.home(**header) == rig.home(**body)
+        named = places(f"session-{index}")
+        same = [named[0], named[1], named[8], *named[12:]]
+        assert len({rig.home(**place) for place in same}) == 1
+
+
+def test_states_of_no_session_and_the_description_go_to_any_engine(rig: Rig) -> None:
+    for path in ("/v1/states", "/v1/states?session=", "/openapi.json"):
+        assert rig.home(path=path)
+
+
+def test_a_session_in_a_query_is_read_as_it_was_meant(rig: Rig) -> None:
+    for index in range(12):
+        header = rig.home(headers={"x-session-id": f"a:b c{index}"}, json=HELLO)
+        assert rig.home(path=f"/v1/states?session=a%3Ab%20c{index}") == header
 
 
 def test_the_header_comes_before_all_else(rig: Rig) -> None:
@@ -61,12 +75,12 @@ def test_a_session_comes_before_a_ref_and_a_ref_before_a_user(rig: Rig) -> None:
     assert rig.home(json={**HELLO, **both}) == f"chat-engine-{away[1]}"
 
 
-@pytest.mark.parametrize("prefix", ["", "rwkv-"])
+@pytest.mark.parametrize("prefix", ["", "rwkv-", "resp_"])
 @pytest.mark.parametrize("ordinal", range(3))
 def test_a_ref_goes_to_the_engine_that_made_it(rig: Rig, prefix: str, ordinal: int) -> None:
     ref = f"{prefix}p{ordinal}-abcdefgh-0123456789012345678901"
     wanted = f"chat-engine-{ordinal}"
-    asked = [place for place in places(ref)[2:5] + places(ref)[9:]]
+    asked = [place for place in places(ref)[2:5] + places(ref)[9:12]]
     for place in asked:
         assert [rig.home(router, **place) for router in (0, 1)] == [wanted, wanted], place
     fork = {"path": f"/v1/states/{ref}/fork", "json": {}}
@@ -150,7 +164,7 @@ def test_the_log_tells_sessions_apart_and_gives_no_id_away(rig: Rig) -> None:
     assert "key-of-alice" not in text
     assert [line["by"] for line in lines] == [
         *("header", "body", "ref", "ref", "ref", "prompt_cache_key", "user", "messages"),
-        *("path", "ref", "ref", "ref"),
+        *("path", "ref", "ref", "ref", "path", "path"),
     ]
     assert lines[0]["session"] == lines[1]["session"] == lines[8]["session"]
     assert all(len(line["session"]) == 16 for line in lines)
