@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from rwkv_server.states.store.states import Place, StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.volume import VolumeBlobs
 
-START = 1_800_000_000.0
+START = time.time()  # files get the real time
 FINGERPRINT = Fingerprint(model="m" * 64, tokenizer="t" * 64, layout=1, dtype="float32")
 
 
@@ -77,7 +78,7 @@ def make_record(ref: str, tenant: str = "default", **changes: object) -> Record:
         "consumed_tokens": 3,
         "pending": (7, 8),
         "finish_reason": "stop",
-        "created_at": START + next(_moments) / 1024,
+        "created_at": START + next(_moments) / 2**20,
         "expires_at": None,
         "epoch": "",
     }

@@ -8,6 +8,7 @@ import pytest
 from state_stores import Clock, make_record, store_on
 
 from rwkv_server.states.errors import (
+    SessionConflict,
     StateCorrupt,
     StateExists,
     StateExpired,
@@ -18,6 +19,7 @@ from rwkv_server.states.errors import (
 )
 from rwkv_server.states.store import layout
 from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
+from rwkv_server.states.store.heads import Head
 from rwkv_server.states.store.states import StateStore
 
 STRANGE = ["a.json", "a", "a.exp", "A:b_c-d", "ü", "x" * 128, ":" * 100, "a.exp.1"]
@@ -149,7 +151,7 @@ class StatesBehaviour:
 
     async def test_all_of_a_deleted_state_goes(self, store: StateStore) -> None:
         await store.put(make_record("r"), b"1")
-        await store.touch("default", "r", 2e9)
+        await store.touch("default", "r", None)
         await store.put_document("default", "r", b"{}")
         await store.delete("default", "r")
         assert [blob.key for blob in await store.blobs.list("")] == [layout.EPOCH]
@@ -272,3 +274,184 @@ class StatesBehaviour:
         assert (await store.usage("default")).states == 2
         with pytest.raises(StateQuota):  # its count is at most 10 seconds old
             await other.put(make_record("r4"), b"x" * 2000)
+
+
+class HeadsBehaviour:
+    """Of sessions' logs, their deletion and the sweep; with the fixtures `blobs` and `clock`."""
+
+    @pytest.fixture
+    def store(self, blobs: Blobs, clock: Clock) -> StateStore:
+        return store_on(blobs, clock)
+
+    async def turn(self, store: StateStore, clock: Clock, ref: str, session: str = "s") -> None:
+        head = await store.head("default", session)
+        claim = await store.claim("default", session, head, clock.now + 60)
+        await store.put(make_record(ref, session=session), ref.encode())
+        await store.end(claim, ref)
+
+    async def test_a_session_goes_on(self, store: StateStore, clock: Clock) -> None:
+        assert await store.head("default", "s") is None
+        for number in range(1, 6):
+            await self.turn(store, clock, f"r{number}")
+            assert await store.head("default", "s") == Head(number, f"r{number}", False)
+        assert await store.head("other", "s") is None
+        assert await store.head("default", "t") is None
+
+    async def test_of_two_turns_the_first_wins(self, store: StateStore, clock: Clock) -> None:
+        await self.turn(store, clock, "r1")
+        head = await store.head("default", "s")
+        claim = await store.claim("default", "s", head, clock.now + 60)
+        with pytest.raises(SessionConflict) as refused:
+            await store.claim("default", "s", head, clock.now + 60)
+        assert refused.value.retry_after_s == 60
+        assert await store.head("default", "s") == Head(1, "r1", True)
+        await store.end(claim, "r2")
+        with pytest.raises(SessionConflict, match="r2"):
+            await store.claim("default", "s", head, clock.now + 60)
+
+    async def test_of_many_turns_one_wins(self, blobs: Blobs, clock: Clock) -> None:
+        stores = [store_on(blobs, clock, seed=seed) for seed in range(8)]
+
+        async def begin(store: StateStore, head: Head | None) -> bool:
+            try:
+                claim = await store.claim("default", "s", head, clock.now + 60)
+            except SessionConflict:
+                return False
+            await store.end(claim, "r")
+            return True
+
+        head = None
+        for _ in range(4):
+            won = await asyncio.gather(*(begin(store, head) for store in stores))
+            assert sum(won) == 1
+            head = await stores[0].head("default", "s")
+
+    async def test_an_aborted_turn_leaves_the_head(self, store: StateStore, clock: Clock) -> None:
+        await self.turn(store, clock, "r1")
+        head = await store.head("default", "s")
+        for _ in range(3):
+            claim = await store.claim("default", "s", head, clock.now + 60)
+            await store.end(claim, None)
+            await store.end(claim, None)
+            assert await store.head("default", "s") == head
+        await self.turn(store, clock, "r2")
+        assert await store.head("default", "s") == Head(2, "r2", False)
+
+    async def test_an_aborted_opening_opens_nothing(self, store: StateStore, clock: Clock) -> None:
+        await store.end(await store.claim("default", "s", None, clock.now + 60), None)
+        assert await store.head("default", "s") is None
+        await self.turn(store, clock, "r1")
+        assert await store.head("default", "s") == Head(1, "r1", False)
+
+    async def test_a_dead_owner_is_replaced_after_its_deadline(
+        self, store: StateStore, clock: Clock
+    ) -> None:
+        await self.turn(store, clock, "r1")
+        head = await store.head("default", "s")
+        dead = await store.claim("default", "s", head, clock.now + 60)
+        clock.now += 61
+        with pytest.raises(SessionConflict):  # two clocks may differ
+            await store.claim("default", "s", head, clock.now + 60)
+        clock.now += 10
+        claim = await store.claim("default", "s", head, clock.now + 60)
+        with pytest.raises(SessionConflict, match="deadline"):
+            await store.end(dead, "late")
+        await store.end(claim, "r2")
+        assert await store.head("default", "s") == Head(2, "r2", False)
+
+    async def test_a_late_owner_may_still_end(self, store: StateStore, clock: Clock) -> None:
+        claim = await store.claim("default", "s", None, clock.now + 60)
+        clock.now += 3600
+        await store.end(claim, "r1")
+        await store.end(claim, "r1")
+        assert await store.head("default", "s") == Head(1, "r1", False)
+
+    async def test_a_session_is_forgotten(self, store: StateStore, clock: Clock) -> None:
+        await self.turn(store, clock, "r1")
+        await self.turn(store, clock, "r2")
+        await self.turn(store, clock, "o1", "other")
+        assert await store.forget_session("default", "s") == 2
+        assert await store.head("default", "s") is None
+        page = await store.page("default", None, None, 9)
+        assert [record.ref for record in page.records] == ["o1"]
+        await self.turn(store, clock, "r3")
+        assert (await store.head("default", "s")) == Head(4, "r3", False)
+        assert await store.forget_session("default", "nothing") == 0
+        assert list(await store.blobs.list(layout.FORGET)) == []
+
+    async def test_a_turn_under_way_keeps_its_session(
+        self, store: StateStore, clock: Clock
+    ) -> None:
+        await self.turn(store, clock, "r1")
+        claim = await store.claim("default", "s", await store.head("default", "s"), clock.now + 60)
+        with pytest.raises(SessionConflict):
+            await store.forget_session("default", "s")
+        await store.end(claim, None)
+        assert await store.head("default", "s") == Head(1, "r1", False)
+        assert (await store.get("default", "r1")).session == "s"
+
+    async def test_a_tenant_is_forgotten(self, store: StateStore, clock: Clock) -> None:
+        await self.turn(store, clock, "r1")
+        await self.turn(store, clock, "o1", "other")
+        await store.put(make_record("alone"), b"")
+        await store.put(make_record("r1", "else"), b"")
+        clock.now += 5
+        assert await store.forget_tenant("default") == 3
+        keys = [blob.key for blob in await store.blobs.list("")]
+        assert keys[0] == layout.EPOCH and {key.split("/")[0] for key in keys[1:]} == {"else"}
+
+    async def test_a_sweep_takes_what_has_expired(self, store: StateStore, clock: Clock) -> None:
+        await store.put(make_record("r1", expires_at=clock.now + 10), b"1")
+        await store.put(make_record("r2", expires_at=clock.now + 10), b"2")
+        await store.put_document("default", "r1", b"{}")
+        await store.touch("default", "r2", None)
+        await store.put(make_record("r3"), b"3")
+        clock.now += 60
+        assert (await store.sweep(clock.now)).expired == 0  # a touch may be on its way
+        clock.now += 100
+        swept = await store.sweep(clock.now)
+        assert (swept.expired, swept.leftovers, swept.held.states) == (1, 0, 2)
+        for ref in ("r2", "r3"):
+            assert await store.content(await store.get("default", ref)) == ref[1:].encode()
+        with pytest.raises(StateExpired):
+            await store.get("default", "r1")
+        with pytest.raises(StateNotFound):
+            await store.document("default", "r1")
+        assert (await store.sweep(clock.now)).expired == 0
+        clock.now += 8 * 86400
+        await store.sweep(clock.now)
+        with pytest.raises(StateNotFound):
+            await store.get("default", "r1")
+        assert len(await store.blobs.list(layout.states("default"))) == 5
+
+    async def test_a_sweep_leaves_what_is_being_written(
+        self, store: StateStore, clock: Clock
+    ) -> None:
+        record = await store.put(make_record("r"), b"1")
+        await store.blobs.delete(layout.record("default", "r"))
+        assert (await store.sweep(clock.now + 60)).leftovers == 0
+        assert await store.blobs.get(layout.snapshot(record)) == b"1"
+        assert (await store.sweep(clock.now + 4000)).leftovers == 1
+        with pytest.raises(BlobMissing):
+            await store.blobs.get(layout.snapshot(record))
+
+    async def test_a_sweep_shortens_logs(self, store: StateStore, clock: Clock) -> None:
+        for number in range(1, 9):
+            await self.turn(store, clock, f"r{number}")
+        await store.sweep(clock.now)
+        assert await store.head("default", "s") == Head(8, "r8", False)
+        assert len(await store.blobs.list(layout.heads("default", "s"))) == 4
+        await self.turn(store, clock, "r9")
+
+    async def test_old_sessions_without_a_state_go(self, store: StateStore, clock: Clock) -> None:
+        await self.turn(store, clock, "r1")
+        await self.turn(store, clock, "l1", "lasting")
+        await store.delete("default", "r1")
+        clock.now += 8 * 86400
+        await store.sweep(clock.now)
+        assert await store.head("default", "s") is None
+        clock.now += 8 * 86400
+        await store.sweep(clock.now)
+        assert list(await store.blobs.list(layout.heads("default", "s"))) == []
+        assert await store.head("default", "lasting") == Head(1, "l1", False)
+        await self.turn(store, clock, "r2")

@@ -94,6 +94,17 @@ def heads(tenant: str, session: str) -> str:
     return f"{encode(tenant)}/heads/{encode(session)}"
 
 
+def is_log(folder: str) -> bool:
+    """Whether a folder is a session's log."""
+    parts = folder.split("/")
+    return len(parts) == 3 and parts[1] == "heads"
+
+
+def states_beside(log: str) -> str:
+    """The folder of the states of the tenant whose session's log that is."""
+    return f"{log.partition('/')[0]}/states"
+
+
 def forgetting(tenant: str, session: str | None) -> str:
     """The key that says a session, or all of a tenant, is being deleted."""
     end = "" if session is None else f".{encode(session)}"

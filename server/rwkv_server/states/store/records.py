@@ -6,6 +6,7 @@ Knows nothing of quotas, epochs or the clock.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
@@ -92,13 +93,22 @@ class Records:
                 continue
             return record.model_copy(update={"expires_at": expires_at})
 
-    async def remove(self, record: Record) -> None:
-        """Delete a state: first its record, which ends it, then what lies beside."""
+    async def remove(self, record: Record, *, expired: bool = False) -> None:
+        """Delete a state: first its record, which ends it, then what lies beside.
+
+        Args:
+            record: of the state.
+            expired: leave a small file that says so.
+        """
         tenant, ref = record.tenant, record.ref
+        if expired:
+            with contextlib.suppress(BlobExists):
+                await self._blobs.create(layout.expired(tenant, ref), b"{}")
         await self._blobs.delete(layout.record(tenant, ref))
         later = await self._blobs.list(layout.expiries(tenant, ref))
         keys = [*(blob.key for blob in later), layout.snapshot(record)]
-        keys += [layout.document(tenant, ref), layout.expired(tenant, ref)]
+        keys += [layout.document(tenant, ref)]
+        keys += [] if expired else [layout.expired(tenant, ref)]
         await gathered([self._blobs.delete(key) for key in keys])
 
     async def put_document(self, tenant: str, ref: str, content: bytes) -> None:

@@ -21,11 +21,14 @@ from rwkv_server.states.errors import (
     StateNotFound,
 )
 from rwkv_server.states.record import Record, dump_record
-from rwkv_server.states.store import layout, listing
+from rwkv_server.states.store import layout, pages
 from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.epoch import read_epoch
+from rwkv_server.states.store.forget import Forgetting
+from rwkv_server.states.store.heads import Claim, Head, Heads
 from rwkv_server.states.store.quota import Quota, Usage
-from rwkv_server.states.store.records import AT_ONCE, Records, gathered
+from rwkv_server.states.store.records import Records
+from rwkv_server.states.store.sweep import Sweeper, Swept
 
 _TRIES = 3
 
@@ -45,14 +48,6 @@ class Place:
     shared: bool
     ordinal: int
     max_bytes_per_tenant: int | None
-
-
-@dataclass(frozen=True)
-class Page:
-    """Some states of a tenant, in order of their names; `after` asks for more, None is the end."""
-
-    records: tuple[Record, ...]
-    after: str | None
 
 
 class StateStore:
@@ -78,16 +73,26 @@ class StateStore:
         self.blobs = blobs
         self.records = Records(blobs)
         self.quota = Quota(blobs, clock, place.max_bytes_per_tenant)
-        self.writing: set[str] = set()
+        self.heads = Heads(blobs, clock, random_bytes)
+        self._forgetting = Forgetting(blobs, self.records, self.heads, clock)
+        self._being_written: set[str] = set()
+        self._sweeper = Sweeper(
+            blobs, self.records, self.heads, self._forgetting, self._being_written
+        )
         self._ordinal = place.ordinal
         self._clock = clock
         self._random_bytes = random_bytes
         self._epoch: str | None = None
 
     async def open(self) -> None:
-        """Find the store's epoch, or make it; again and again costs nothing."""
+        """Find the store's epoch, or make it, and finish interrupted deletions.
+
+        Costs nothing once it is open.
+        """
         if self._epoch is None:
-            self._epoch = await read_epoch(self.blobs, self._random_bytes)
+            epoch = await read_epoch(self.blobs, self._random_bytes)
+            await self._forgetting.go_on()
+            self._epoch = epoch
 
     @property
     def epoch(self) -> str:
@@ -181,24 +186,13 @@ class StateStore:
             )
         return content
 
-    async def page(self, tenant: str, session: str | None, after: str | None, limit: int) -> Page:
+    async def page(
+        self, tenant: str, session: str | None, after: str | None, limit: int
+    ) -> pages.Page:
         """States that haven't expired, of all sessions or of one, after that name."""
-        start = "" if after is None else layout.encode(after)
-        found = listing.entries(await self.blobs.list(layout.states(tenant)))
-        rest = [entry for entry in found if entry.name > start and entry.record is not None]
-        chosen: list[Record] = []
-        for first in range(0, len(rest), AT_ONCE):
-            records = await gathered(
-                [self.records.of_entry(e) for e in rest[first : first + AT_ONCE]]
-            )
-            chosen += [r for r in records if r is not None and self._shown(r, session)]
-            if len(chosen) > limit:
-                return Page(tuple(chosen[:limit]), chosen[limit - 1].ref)
-        return Page(tuple(chosen), None)
-
-    def _shown(self, record: Record, session: str | None) -> bool:
-        mine = session is None or record.session == session
-        return mine and not record.has_expired(self._clock())
+        return await pages.read_page(
+            self.blobs, self.records, pages.Wanted(tenant, session, after, limit), self._clock()
+        )
 
     async def delete(self, tenant: str, ref: str) -> None:
         """Delete a state and all that lies beside it.
@@ -222,6 +216,40 @@ class StateStore:
     async def usage(self, tenant: str) -> Usage:
         """What the tenant holds, at most 10 seconds old."""
         return await self.quota.usage(tenant)
+
+    async def head(self, tenant: str, session: str) -> Head | None:
+        """See `Heads`, as the next two."""
+        return await self.heads.head(tenant, session)
+
+    async def claim(self, tenant: str, session: str, head: Head | None, deadline: float) -> Claim:
+        """Begin a turn of a session after that head; None opens it."""
+        await self.open()
+        return await self.heads.claim(tenant, session, head, deadline)
+
+    async def end(self, claim: Claim, ref: str | None) -> None:
+        """End a turn, with the state it led to or without one."""
+        await self.heads.end(claim, ref)
+
+    async def forget_session(self, tenant: str, session: str) -> int:
+        """Delete a session and all its states; says how many states.
+
+        Raises:
+            SessionConflict: a turn is under way.
+        """
+        await self.open()
+        self.quota.recount(tenant)
+        return await self._forgetting.session(tenant, session)
+
+    async def forget_tenant(self, tenant: str) -> int:
+        """Delete all states and sessions of a tenant; says how many states."""
+        await self.open()
+        self.quota.recount(tenant)
+        return await self._forgetting.tenant(tenant)
+
+    async def sweep(self, now: float) -> Swept:
+        """Remove what is over by `now`; one engine of a shared store does it now and then."""
+        await self.open()
+        return await self._sweeper.sweep(now)
 
     async def put_document(self, tenant: str, ref: str, content: bytes) -> None:
         """Keep the answer that goes with a state of that name, for as long as the state.
@@ -264,8 +292,8 @@ class StateStore:
 
     @contextmanager
     def _writing(self, key: str) -> Iterator[str]:
-        self.writing.add(key)
+        self._being_written.add(key)
         try:
             yield key
         finally:
-            self.writing.discard(key)
+            self._being_written.discard(key)

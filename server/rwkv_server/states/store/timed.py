@@ -11,11 +11,13 @@ from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.store.blobs import Blob, Blobs
 
 _T = TypeVar("_T")
+# A listing is as many requests as it has thousands of keys.
+_LISTING = 6
 
 
 @dataclass(frozen=True)
 class TimedBlobs:
-    """Another backend, each of whose calls ends within `timeout_s`."""
+    """Another backend, each of whose calls ends in time, listings in six times as much."""
 
     inner: Blobs
     timeout_s: float
@@ -30,7 +32,7 @@ class TimedBlobs:
 
     async def list(self, prefix: str) -> Sequence[Blob]:
         """See `Blobs`."""
-        return await self._bounded(self.inner.list(prefix), "a listing")
+        return await self._bounded(self.inner.list(prefix), "a listing", _LISTING)
 
     async def delete(self, key: str) -> None:
         """See `Blobs`."""
@@ -38,13 +40,14 @@ class TimedBlobs:
 
     async def clean(self, before: float) -> int:
         """See `Blobs`."""
-        return await self._bounded(self.inner.clean(before), "a cleaning")
+        return await self._bounded(self.inner.clean(before), "a cleaning", _LISTING)
 
-    async def _bounded(self, call: Awaitable[_T], what: str) -> _T:
+    async def _bounded(self, call: Awaitable[_T], what: str, times: int = 1) -> _T:
+        limit = times * self.timeout_s
         try:
-            return await asyncio.wait_for(call, self.timeout_s)
+            return await asyncio.wait_for(call, limit)
         except (TimeoutError, asyncio.TimeoutError):
             raise StateStoreUnavailable(
-                f"the state store didn't answer {what} within {self.timeout_s:g} s",
+                f"the state store didn't answer {what} within {limit:g} s",
                 retry_after_s=max(1, round(self.timeout_s)),
             ) from None

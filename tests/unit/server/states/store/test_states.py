@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from state_stores import Clock, memory, volume
-from store_behaviour import BlobsBehaviour, StatesBehaviour
+from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
 
 from rwkv_server.states.store.blobs import Blobs
 
@@ -24,4 +24,8 @@ class TestBlobs(BlobsBehaviour):
 
 
 class TestStates(StatesBehaviour):
+    pass
+
+
+class TestHeads(HeadsBehaviour):
     pass

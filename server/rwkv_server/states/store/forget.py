@@ -1,0 +1,146 @@
+"""Deleting all of a session or a tenant, so that an interruption leaves no half of it for good.
+
+What is to go is written down before anything goes, and whoever opens or sweeps the store next goes
+on. A session ends before its states do: its head never names a state that isn't there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from rwkv_server.states.errors import SessionConflict
+from rwkv_server.states.store import headlog, layout, listing
+from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
+from rwkv_server.states.store.heads import Claim, Heads
+from rwkv_server.states.store.records import Records, gathered
+
+_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class _Intent:
+    """What is being deleted.
+
+    Attributes:
+        before: only what was made by then, in seconds since 1970.
+        claim: of the session's last turn, if the session had a head: its end is what decides.
+    """
+
+    tenant: str
+    session: str | None
+    before: float
+    claim: Claim | None = None
+
+    @property
+    def key(self) -> str:
+        return layout.forgetting(self.tenant, self.session)
+
+    def dump(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+class Forgetting:
+    """Deletions of many states at once."""
+
+    def __init__(
+        self, blobs: Blobs, records: Records, heads: Heads, clock: Callable[[], float]
+    ) -> None:
+        """Nothing is read yet."""
+        self._blobs = blobs
+        self._records = records
+        self._heads = heads
+        self._clock = clock
+
+    async def session(self, tenant: str, session: str) -> int:
+        """Delete a session and its states; says how many.
+
+        Raises:
+            SessionConflict: a turn is under way.
+        """
+        await self._go_on(layout.forgetting(tenant, session))
+        head, claim = await self._heads.head(tenant, session), None
+        if head is not None:
+            deadline = self._clock() + _DEADLINE_S
+            claim = await self._heads.claim(tenant, session, head, deadline)
+        return await self._begin(_Intent(tenant, session, self._clock(), claim))
+
+    async def tenant(self, tenant: str) -> int:
+        """Delete all that a tenant has; says how many states."""
+        await self._go_on(layout.forgetting(tenant, None))
+        return await self._begin(_Intent(tenant, None, self._clock()))
+
+    async def go_on(self) -> None:
+        """Finish what was interrupted."""
+        for blob in await self._blobs.list(layout.FORGET):
+            await self._go_on(blob.key)
+
+    async def _begin(self, intent: _Intent) -> int:
+        try:
+            await self._blobs.create(intent.key, intent.dump())
+        except BlobExists:
+            raise SessionConflict(
+                "another request is deleting the same; try again when it is done", retry_after_s=1
+            ) from None
+        if intent.claim is not None:
+            await self._heads.forget(intent.claim)
+        return await self._finish(intent)
+
+    async def _go_on(self, key: str) -> None:
+        try:
+            intent = _parse(await self._blobs.get(key))
+        except BlobMissing:
+            return
+        if intent.claim is not None:
+            try:
+                await self._heads.forget(intent.claim)
+            except SessionConflict:
+                # It was never answered, and the session has gone on since.
+                await self._blobs.delete(key)
+                return
+        await self._finish(intent)
+
+    async def _finish(self, intent: _Intent) -> int:
+        await self._end_logs(intent)
+        found = await self._blobs.list(layout.states(intent.tenant))
+        removed = await gathered([self._remove(entry, intent) for entry in listing.entries(found)])
+        await self._blobs.delete(intent.key)
+        return sum(removed)
+
+    async def _end_logs(self, intent: _Intent) -> None:
+        if intent.session is not None:
+            folder = layout.heads(intent.tenant, intent.session)
+            keys = [blob.key for blob in await self._blobs.list(folder)]
+            await self._heads.drop_old(folder, keys)
+            return
+        logs: dict[str, list[Blob]] = {}
+        for blob in await self._blobs.list(f"{layout.encode(intent.tenant)}/heads"):
+            logs.setdefault(blob.key.rpartition("/")[0], []).append(blob)
+        await asyncio.gather(*(self._drop_log(log, intent.before) for log in logs.values()))
+
+    async def _drop_log(self, log: list[Blob], before: float) -> None:
+        if max(blob.modified for blob in log) > before:
+            return  # opened anew since
+        # Oldest first, and a claim before its end, so that the head is the last to go.
+        for key in sorted(blob.key for blob in log):
+            await self._blobs.delete(key)
+
+    async def _remove(self, entry: listing.Entry, intent: _Intent) -> bool:
+        record = await self._records.of_entry(entry)
+        if record is None or record.created_at > intent.before:
+            return False
+        if intent.session is not None and record.session != intent.session:
+            return False
+        await self._records.remove(record)
+        return True
+
+
+def _parse(content: bytes) -> _Intent:
+    told = json.loads(content)
+    claim = told.pop("claim")
+    if claim is not None:
+        place, begun = headlog.Try(**claim.pop("place")), headlog.Begun(**claim.pop("begun"))
+        claim = Claim(place=place, begun=begun, **claim)
+    return _Intent(claim=claim, **told)
