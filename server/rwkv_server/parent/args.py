@@ -14,6 +14,7 @@ from pathlib import Path
 from rwkv_server.errors import ConfigInvalid
 from rwkv_server.model import packed_manifest
 from rwkv_server.model.config import RWKV7Config
+from rwkv_server.parent import states
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
@@ -222,12 +223,12 @@ def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, objec
 
 
 def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
-    engine = settings.engine
+    engine, port = settings.engine, settings.http.port
     return {
         "model": str(model.path),
         "served-model-name": settings.model.served_name,
         "host": "0.0.0.0",
-        "port": settings.http.port,
+        "port": port,
         "dtype": model.dtype,
         "load-format": "safetensors",
         "max-model-len": settings.model.max_model_len,
@@ -239,4 +240,7 @@ def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
         "logits-processors": LOGITS_PROCESSORS[settings.stack.vendor],
         "disable-access-log-for-endpoints": QUIET_PATHS,
         "structured-outputs-config": json.dumps({"backend": GRAMMARS}),
+        "kv-transfer-config": json.dumps(
+            transfer_config(states.slots_file(port), states.socket_file(port))
+        ),
     }

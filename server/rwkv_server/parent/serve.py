@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from rwkv_server.errors import ConfigInvalid, EngineFailed
 from rwkv_server.metrics import Metrics
 from rwkv_server.model import packed_manifest
-from rwkv_server.parent import args, quota
+from rwkv_server.parent import args, quota, states
 from rwkv_server.parent.background import in_thread
 from rwkv_server.parent.child import Child
 from rwkv_server.parent.child_log import ChildLog, parse_progress
@@ -85,6 +85,7 @@ class Parent:
                 await _cancel(life, stopping)
                 if self._child is not None:
                     await self._child.stop(CHILD_GRACE_S)
+                    states.remove_files(self._settings.http.port)
                 await self._engine.close()
 
     async def _live(self) -> None:
@@ -145,6 +146,8 @@ class Parent:
         vendor = self._settings.stack.vendor
         command = args.child_args(self._settings, model)
         env = args.child_env(os.environ, self._key, threads, vendor, model.vocab_size)
+        told = states.build_environment(self._settings, model, socket.gethostname())
+        env |= states.child_variables(told)
         log.info("starting %s with %d thread(s)", " ".join(command), threads)
         self._child = await Child.start(command, env, self._hear)
 

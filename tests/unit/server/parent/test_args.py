@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -61,6 +62,19 @@ def test_the_command_line_as_a_whole():
     assert command[:3] == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     assert command[-1] == "--async-scheduling"
     assert not [argument for argument in command if "key" in argument or "trust" in argument]
+
+
+def test_the_connector_of_states_comes_with_every_engine():
+    (flag,) = (a for a in build(http__port=8123) if a.startswith("--kv-transfer-config="))
+    told = json.loads(flag.partition("=")[2])
+    assert told["kv_role"] == "kv_both" and told["kv_load_failure_policy"] == "fail"
+    module = told["kv_connector_module_path"].replace(".", "/")
+    assert f"class {told['kv_connector']}(" in (SERVER / f"{module}.py").read_text()
+    extra = told["kv_connector_extra_config"]
+    assert extra == {
+        "slots": "/dev/shm/rwkv-states-8123",
+        "socket": "/dev/shm/rwkv-states-8123.socket",
+    }
 
 
 @pytest.mark.parametrize(("vendor", "eager"), [("cpu", 1), ("nvidia", 0), ("ascend", 1)])
