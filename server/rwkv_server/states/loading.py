@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rwkv_server.states import content, refs
-from rwkv_server.states.errors import StateError, StateNotFound
+from rwkv_server.states.errors import StateNotFound
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.ports import Peers, Store
@@ -51,11 +51,18 @@ class Loader:
             return await self._store.get(tenant, ref)
         return await peers.record(tenant, ref)
 
-    async def load(self, record: Record, timeout_s: float) -> Loaded:
+    def find(self, record: Record) -> Slot | None:
+        """The record's snapshot if it is in memory, pinned."""
+        return self._hot.pin(hot_key(record.tenant, record.ref))
+
+    async def load(self, record: Record, room: Slot) -> Loaded:
         """The record's snapshot in a slot, pinned.
 
+        Args:
+            record: what to load.
+            room: a pinned slot for it, which stays the caller's if this fails.
+
         Raises:
-            StateBusy: no slot was free in time.
             StateCorrupt, StateIncompatible, StateNotFound, StateStoreUnavailable
         """
         key = hot_key(record.tenant, record.ref)
@@ -63,30 +70,26 @@ class Loader:
         try:
             async with lock:
                 slot = self._hot.pin(key)
-                if slot is not None:
-                    return Loaded(slot, "hot")
-                return await self._fetch(record, key, timeout_s)
+                if slot is None:
+                    return await self._fetch(record, key, room)
+            self._hot.release(room)
+            return Loaded(slot, "hot")
         finally:
             if not lock.locked():
                 self._loading.pop(key, None)
 
-    async def _fetch(self, record: Record, key: str, timeout_s: float) -> Loaded:
+    async def _fetch(self, record: Record, key: str, room: Slot) -> Loaded:
         peers = self._peers_of(record.ref)
         if peers is None:
             file = await self._store.content(record)
         else:
             file = await peers.content(record.tenant, record)
-        (slot,) = await self._hot.acquire(1, timeout_s)
-        try:
-            await asyncio.to_thread(content.from_safetensors, self._layout, file, slot.view)
-        except StateError:
-            self._hot.release(slot)
-            raise
-        self._hot.keep(key, slot)
-        pinned = self._hot.pin(key)
-        if pinned is None:
+        await asyncio.to_thread(content.from_safetensors, self._layout, file, room.view)
+        self._hot.keep(key, room)
+        slot = self._hot.pin(key)
+        if slot is None:
             raise StateNotFound(f"state {record.ref} was deleted meanwhile")
-        return Loaded(pinned, "durable" if peers is None else "peer")
+        return Loaded(slot, "durable" if peers is None else "peer")
 
     def _peers_of(self, ref: str) -> Peers | None:
         """Who to ask for a ref that another engine made in its own store."""

@@ -72,6 +72,7 @@ class Turns:
         self._loader, self._sessions = loader, sessions
         self._clock, self._random_bytes = clock, random_bytes
         self._in_use: Counter[str] = Counter()
+        self._reserving = asyncio.Lock()
         self.open, self.saved, self.failed = 0, 0, 0
 
     def in_use(self, tenant: str, ref: str) -> bool:
@@ -134,14 +135,9 @@ class Turns:
             raise StateUnsupportedOption("the prompt is empty: wanted a token at least")
         self._count(turn, 1)
         try:
-            if record is not None:
-                loaded = await self._loader.load(record, WAIT_S)
-                turn.load, turn.source = loaded.slot, loaded.source
-                counters.resumes.labels(loaded.source).inc()
+            await self._take_slots(turn)
             if wish.session is not None and parent.place is not None:
                 turn.claim = await self._sessions.claim(wish.tenant, wish.session, parent.place)
-            if wish.save:
-                turn.save, turn.prompt = await self._hot.acquire(2, WAIT_S)
         except BaseException:
             await self._let_go(turn)
             raise
@@ -150,6 +146,33 @@ class Turns:
         if wish.save:
             self._events.expect(turn.id)
         return turn
+
+    async def _take_slots(self, turn: Turn) -> None:
+        """Reserve all memory that the turn needs, then load what it goes on from."""
+        room = await self._reserve(turn)
+        if turn.parent is None:
+            return
+        if room is not None:
+            turn.load = room
+            loaded = await self._loader.load(turn.parent, room)
+            turn.load, turn.source = loaded.slot, loaded.source
+        counters.resumes.labels(turn.source).inc()
+
+    async def _reserve(self, turn: Turn) -> Slot | None:
+        """Pin the parent's snapshot and the slots to save to; a slot for what has to be loaded.
+
+        One at a time: two that each held a part of what they need would wait for each other.
+        """
+        async with self._reserving:
+            if turn.parent is not None:
+                turn.load = self._loader.find(turn.parent)
+                turn.source = "none" if turn.load is None else "hot"
+            loads = turn.parent is not None and turn.load is None
+            count = (2 if turn.wish.save else 0) + (1 if loads else 0)
+            slots = await self._hot.acquire(count, WAIT_S) if count else []
+        if turn.wish.save:
+            turn.save, turn.prompt = slots.pop(), slots.pop()
+        return slots.pop() if loads else None
 
     async def ended(self, turn: Turn) -> Ended:
         """Wait for the engine to have made all copies of a turn that saves."""
