@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from rwkv_server.parent import args as child
 from rwkv_server.web import routes
 
 KEY = {"authorization": "Bearer secret"}
@@ -51,14 +52,16 @@ def app():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_API_KEY", "secret")
         parser = make_arg_parser(FlexibleArgumentParser())
-        args = parser.parse_args(["--model=x", "--middleware=rwkv_server.web.gate.Gate"])
+        layers = [f"--middleware={name}" for name in child.MIDDLEWARE]
+        args = parser.parse_args(["--model=x", *layers])
         app = build_app(args, ("generate",), None)
         app.middleware_stack = app.build_middleware_stack()
         return app
 
 
-def test_the_gate_is_outermost(app):
-    assert app.user_middleware[0].cls.__module__ == "rwkv_server.web.gate"
+def test_the_gate_is_outermost_and_the_states_come_next(app):
+    modules = [middleware.cls.__module__ for middleware in app.user_middleware[:2]]
+    assert modules == ["rwkv_server.web.gate", "rwkv_server.states.web.layer"]
 
 
 def test_every_route_was_looked_at(app):

@@ -22,7 +22,8 @@ from rwkv_server.tokenizer import vocabulary as world
 from rwkv_server.web import body
 
 MODULE = "vllm.entrypoints.openai.api_server"
-MIDDLEWARE = "rwkv_server.web.gate.Gate"
+# vLLM puts each in front of the one before, so the gate comes last to see requests first.
+MIDDLEWARE = ("rwkv_server.states.web.layer.StateLayer", "rwkv_server.web.gate.Gate")
 QUIET_PATHS = "/health,/metrics"
 
 # One thread beats two for models whose step is shorter than OpenMP's own barrier.
@@ -113,6 +114,7 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
         "-m",
         MODULE,
         *(f"--{name}={value}" for name, value in flags.items()),
+        *(f"--middleware={name}" for name in MIDDLEWARE),
         *switches,
         *check_extra_args(engine.extra_args),
     ]
@@ -236,7 +238,6 @@ def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
         "max-num-batched-tokens": engine.max_num_batched_tokens,
         "tensor-parallel-size": engine.tensor_parallel_size,
         "kv-cache-memory-bytes": cache_bytes(model.state_bytes, engine.max_num_seqs),
-        "middleware": MIDDLEWARE,
         "logits-processors": LOGITS_PROCESSORS[settings.stack.vendor],
         "disable-access-log-for-endpoints": QUIET_PATHS,
         "structured-outputs-config": json.dumps({"backend": GRAMMARS}),

@@ -109,10 +109,14 @@ def test_one_process_where_one_worker_is_enough(vendor, degree, one):
     assert any("UniProcExecutor" in argument for argument in command) is one
 
 
-def test_the_gate_named_on_the_command_line_exists():
-    from rwkv_server.web import gate
+def test_the_layers_named_on_the_command_line_exist_and_the_gate_is_the_last():
+    from rwkv_server.states.web.layer import StateLayer
+    from rwkv_server.web.gate import Gate
 
-    assert args.MIDDLEWARE == f"{gate.__name__}.{gate.Gate.__name__}"
+    classes = [f"{each.__module__}.{each.__name__}" for each in (StateLayer, Gate)]
+    assert list(args.MIDDLEWARE) == classes
+    given = [word for word in build() if word.startswith("--middleware")]
+    assert given == [f"--middleware={name}" for name in classes]
 
 
 @pytest.mark.parametrize("vendor", ["cpu", "nvidia", "ascend"])
