@@ -18,15 +18,18 @@ from rwkv_server.states.store.states import Place, StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.volume import VolumeBlobs
 
-START = time.time()  # files get the real time
+START = time.time()
 FINGERPRINT = Fingerprint(model="m" * 64, tokenizer="t" * 64, layout=1, dtype="float32")
 
 
 class Clock:
-    """A time that only moves when a test says so, and a little at each look."""
+    """A time that only moves when a test says so, and a little at each look.
+
+    It begins at the real one, which files get.
+    """
 
     def __init__(self) -> None:
-        self.now = START
+        self.now = time.time()
 
     def __call__(self) -> float:
         self.now += 0.001

@@ -165,6 +165,11 @@ class HotTier:
         if index is not None and index in self._idle:
             self._idle.move_to_end(index, last=False)
 
+    def drop_all(self, prefix: str) -> None:
+        """Forget all keys that begin so."""
+        for key in [key for key in self._by_key if key.startswith(prefix)]:
+            self.drop(key)
+
     def _check(self, slot: Slot) -> None:
         if self._slots.get(slot.index) is not slot or not self._pins.get(slot.index):
             raise ValueError(f"slot {slot.index} isn't pinned by this lease any more")

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from rwkv_server.states import ports
 from rwkv_server.states.exports import Limits
 from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.memory import Memory
 from rwkv_server.states.record import Fingerprint, Record
+from rwkv_server.states.store.pages import Page
 from rwkv_server.states.store.quota import Usage
-from rwkv_server.states.store.states import Page
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,6 @@ class Prefill(Protocol):
 
     async def prefill(self, request: dict[str, Any], new: New, /) -> Record:
         """Save what the model holds after a text, or after messages."""
-
-
-class Uses(Protocol):
-    """Who reads which state in memory now."""
-
-    def is_pinned(self, key: str, /) -> bool:
-        """Whether somebody reads it."""
-
-    def drop(self, key: str, /) -> None:
-        """Forget it, if it's there."""
 
 
 class Store(ports.Store, Protocol):
@@ -112,6 +103,6 @@ class Parts:
     """Where states lie, and who else knows of them."""
 
     store: Store
-    hot: Uses
+    memory: Memory
     peers: Peers
     prefill: Prefill

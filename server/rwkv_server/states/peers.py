@@ -23,7 +23,7 @@ from rwkv_server.states.errors import (
     StateStoreUnavailable,
 )
 from rwkv_server.states.record import Record, parse_record
-from rwkv_server.states.store.states import Page
+from rwkv_server.states.store.pages import Page
 
 TIMEOUT = httpx.Timeout(30.0, connect=2.0)
 RETRY_AFTER_S = 5
@@ -110,7 +110,7 @@ class HttpPeers:
         answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
         found = [answer for answer in answers if isinstance(answer, dict)]
         if found:
-            return max(found, key=lambda each: each["generation"])
+            return max(found, key=lambda each: each["turns"])
         _raise_first(answers)
         return None
 

@@ -23,16 +23,11 @@ from rwkv_server.states.exports import Told
 from rwkv_server.states.parts import Facts, New, Parts
 from rwkv_server.states.record import Finish, Record
 from rwkv_server.states.refs import Home
+from rwkv_server.states.store.pages import Page
 from rwkv_server.states.store.quota import Usage
-from rwkv_server.states.store.states import Page
 
 # Metadata and names around a snapshot's bytes in an uploaded file.
 ROOM = 1 << 20
-
-
-def hot_key(tenant: str, ref: str) -> str:
-    """How the memory tier calls a state."""
-    return f"{tenant}/{ref}"
 
 
 class SavedStates:
@@ -48,7 +43,7 @@ class SavedStates:
         """Keep them; `random_bytes` is such as `secrets.token_bytes`."""
         self.facts = facts
         self.store = parts.store
-        self._hot, self._peers, self._prefill = parts.hot, parts.peers, parts.prefill
+        self._memory, self._peers, self._prefill = parts.memory, parts.peers, parts.prefill
         self._clock, self._random_bytes = clock, random_bytes
 
     @property
@@ -73,16 +68,13 @@ class SavedStates:
             StateNotFound, StateExpired, StateLost, StateStoreUnavailable.
         """
         refs.check_id(ref, "ref")
-        try:
-            return await self.store.get(tenant, ref)
-        except StateNotFound:
-            if self._elsewhere(ref) is None:
-                raise
-        return await self._peers.record(tenant, ref)
+        if self._elsewhere(ref) is not None:
+            return await self._peers.record(tenant, ref)
+        return await self.store.get(tenant, ref)
 
     async def content(self, record: Record) -> bytes:
         """A state's file, from here or from its home; its sum is checked."""
-        if self._elsewhere(record.ref) is not None and record.epoch != self.store.epoch:
+        if self._elsewhere(record.ref) is not None:
             return await self._peers.content(record.tenant, record)
         return await self.store.content(record)
 
@@ -162,10 +154,10 @@ class SavedStates:
             StateInUse: a request reads it.
         """
         await self._here(tenant, ref)
-        if self._hot.is_pinned(hot_key(tenant, ref)):
+        if self._memory.in_use(tenant, ref):
             raise StateInUse(f"state {ref} is in use by a request; try again when that ends")
         await self.store.delete(tenant, ref)
-        self._hot.drop(hot_key(tenant, ref))
+        self._memory.forget(tenant, ref)
 
     async def document(self, tenant: str, ref: str) -> bytes:
         """The answer of the Responses API that was kept beside a state."""
@@ -193,8 +185,11 @@ class SavedStates:
     async def forget_here(self, tenant: str, session: str | None) -> int:
         """What `forget` does, on this engine's store."""
         if session is None:
-            return await self.store.forget_tenant(tenant)
-        return await self.store.forget_session(tenant, session)
+            erased = await self.store.forget_tenant(tenant)
+        else:
+            erased = await self.store.forget_session(tenant, session)
+        self._memory.forget_all(tenant)
+        return erased
 
     async def session(self, tenant: str, session: str) -> dict[str, Any]:
         """Where a session is: its head and how many turns it had.
@@ -216,7 +211,7 @@ class SavedStates:
         head = await self.store.head(tenant, session)
         if head is None:
             return None
-        return {"id": session, "object": "session", "ref": head.ref, "generation": head.generation}
+        return {"id": session, "ref": head.ref, "turns": head.turn, "busy": head.busy}
 
     def name(self, new: New) -> str:
         """The ref that a new state gets.

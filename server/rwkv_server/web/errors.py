@@ -26,7 +26,7 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: frameworks clear the traceback of what they handle
 class Refusal(Exception):
     """An answer given instead of the route's own."""
 

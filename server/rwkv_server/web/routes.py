@@ -88,11 +88,6 @@ def is_write(method: str, path: str) -> bool:
     return method not in ("GET", "HEAD") and path != "/internal/flush" and path not in ALLOWED
 
 
-def is_state(path: str) -> bool:
-    """Whether the states answer this path, and not vLLM."""
-    return path not in ALLOWED and _find(path) is not None
-
-
 def _find(path: str) -> tuple[tuple[str, ...], Access] | None:
     if path in ALLOWED:
         method, access = ALLOWED[path]

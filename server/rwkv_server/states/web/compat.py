@@ -50,6 +50,9 @@ class Clone(BaseModel):
     target_ref: str = Field(max_length=128)
 
 
+_CLONE = {"content": {"application/json": {"schema": Clone.model_json_schema()}}, "required": True}
+
+
 class Envelope(BaseModel):
     """Every answer of the protocol; one engine is one worker here, whatever its ranks."""
 
@@ -123,15 +126,7 @@ def build_router(saved: SavedStates) -> APIRouter:
         record = await saved.show(reading.tenant_of(request), ref)
         return Envelope(action="inspect", workers=[_show(saved, record)])
 
-    @router.post(
-        "/{ref}/clone",
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Clone"}}},
-            }
-        },
-    )
+    @router.post("/{ref}/clone", openapi_extra={"requestBody": _CLONE})
     async def clone(request: Request, ref: str) -> Envelope:
         """A copy under another name."""
         wanted = await reading.read_json(request, Clone)

@@ -43,8 +43,8 @@ Session = Annotated[str | None, Query(description="Only states of this session."
 
 
 def _json_body(model: type[schemas.ForkState] | type[TouchState]) -> dict[str, Any]:
-    reference = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"content": {"application/json": {"schema": reference}}}}
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"content": content}}
 
 
 def _uploads(*, json: bool) -> dict[str, Any]:

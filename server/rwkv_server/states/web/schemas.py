@@ -141,13 +141,15 @@ class SessionObject(BaseModel):
 
     Attributes:
         ref: the state that its next turn continues.
-        generation: how many turns were committed.
+        turns: how many were committed.
+        busy: whether one is under way.
     """
 
     id: str
     object: Literal["session"] = "session"
     ref: str
-    generation: int
+    turns: int
+    busy: bool
 
 
 class ErrorBody(BaseModel):

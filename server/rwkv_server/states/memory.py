@@ -1,0 +1,46 @@
+"""What memory holds of saved states, for resources: who reads one, and how it is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from rwkv_server.states.loading import hot_key
+
+
+class _Tier(Protocol):
+    def drop(self, key: str, /) -> None: ...
+
+    def drop_all(self, prefix: str, /) -> None: ...
+
+
+class Memory:
+    """This engine's memory of states."""
+
+    def __init__(
+        self,
+        hot: _Tier,
+        in_use: Callable[[str, str], bool],
+        forget_prefixes: Callable[[str], None],
+    ) -> None:
+        """Take the tier, and who knows of readers and of snapshots of prefixes by tenant and ref.
+
+        Args:
+            hot: the memory tier.
+            in_use: whether a turn reads a tenant's state now.
+            forget_prefixes: drops what automatic reuse keeps of a tenant.
+        """
+        self._hot, self._in_use, self._forget_prefixes = hot, in_use, forget_prefixes
+
+    def in_use(self, tenant: str, ref: str) -> bool:
+        """Whether a turn reads the state now."""
+        return self._in_use(tenant, ref)
+
+    def forget(self, tenant: str, ref: str) -> None:
+        """Drop a state that is gone from the store."""
+        self._hot.drop(hot_key(tenant, ref))
+
+    def forget_all(self, tenant: str) -> None:
+        """Drop all that a tenant has here; what is still stored is only read again."""
+        self._hot.drop_all(hot_key(tenant, ""))
+        self._forget_prefixes(tenant)

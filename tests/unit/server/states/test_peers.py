@@ -1,0 +1,177 @@
+"""Engines with a store each: what one has, another shows, resumes, lists and erases."""
+
+from __future__ import annotations
+
+import socket
+
+import httpx
+import pytest
+import state_app
+import state_stores
+
+from rwkv_server.states.errors import (
+    StateCorrupt,
+    StateLost,
+    StateNotFound,
+    StateStoreUnavailable,
+)
+from rwkv_server.states.peers import Addresses, HttpPeers
+
+
+@pytest.fixture
+async def engines():
+    return await state_app.start(3, shared=False)
+
+
+async def make(engine, tenant="default", **more):
+    async with state_app.client(engine, tenant) as http:
+        answer = await http.post("/v1/states", json={"text": "hello", **more})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["ref"]
+
+
+async def test_a_state_is_shown_exported_and_forked_on_another_engine(engines):
+    ref = await make(engines[1])
+    assert ref.startswith("p1-")
+    async with state_app.client(engines[0]) as here, state_app.client(engines[1]) as home:
+        assert (await here.get(f"/v1/states/{ref}")).json() == (
+            await home.get(f"/v1/states/{ref}")
+        ).json()
+        there = await home.get(f"/v1/states/{ref}/content")
+        assert (await here.get(f"/v1/states/{ref}/content")).content == there.content
+        fork = (await here.post(f"/v1/states/{ref}/fork")).json()
+        assert fork["parent"] == ref and fork["ref"].startswith("p0-")
+
+
+async def test_only_its_home_changes_a_state(engines):
+    ref = await make(engines[1])
+    async with state_app.client(engines[0]) as here:
+        for method, path in [("DELETE", ""), ("POST", "/touch")]:
+            answer = await here.request(method, f"/v1/states/{ref}{path}")
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "state_store_unavailable"
+            assert answer.headers["retry-after"] == "5"
+
+
+async def test_a_home_that_is_down_is_no_reason_to_call_it_lost(engines):
+    ref = await make(engines[1])
+    engines[1].down = True
+    async with state_app.client(engines[0]) as here:
+        answer = await here.get(f"/v1/states/{ref}")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+async def test_only_a_home_with_another_epoch_says_that_a_state_is_lost(engines):
+    ref = await make(engines[1])
+    lost = ref.replace(engines[1].store.epoch, "00000000")
+    async with state_app.client(engines[0]) as here:
+        answer = await here.get(f"/v1/states/{lost}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "state_lost")
+        unknown = await here.get(f"/v1/states/{ref[:-1]}")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "state_not_found")
+        beyond = ref.replace("p1-", "p9-")
+        assert (await here.get(f"/v1/states/{beyond}")).status_code == 404
+
+
+async def test_a_tenant_asks_for_its_own_only(engines):
+    ref = await make(engines[1], "victim")
+    async with state_app.client(engines[0], "thief") as thief:
+        assert (await thief.get(f"/v1/states/{ref}")).status_code == 404
+
+
+async def test_lists_and_erasures_reach_every_engine(engines):
+    refs = [await make(engine) for engine in engines for _ in range(2)]
+    async with state_app.client(engines[2]) as http:
+        seen, query = [], {"limit": 4}
+        while True:
+            page = (await http.get("/v1/states", params=query)).json()
+            seen += [state["ref"] for state in page["data"]]
+            if not page["has_more"]:
+                break
+            query["after"] = page["last_id"]
+        assert seen == sorted(refs)
+        engines[0].down = True
+        assert (await http.get("/v1/states")).status_code == 503
+        assert (await http.delete("/v1/states?all=true")).status_code == 503
+        engines[0].down = False
+        assert (await http.delete("/v1/states?all=true")).json()["states"] == 2
+        assert (await http.get("/v1/states")).json()["data"] == []
+
+
+async def test_a_session_is_found_wherever_its_head_is(engines):
+    store = engines[1].store
+    await store.put(state_stores.make_record("p1-x-1", session="s"), state_app.snapshot(1))
+    claim = await store.claim("default", "s", None, engines[1].saved._clock() + 60)
+    await store.end(claim, "p1-x-1")
+    async with state_app.client(engines[0]) as http:
+        assert (await http.get("/v1/sessions/s")).json()["ref"] == "p1-x-1"
+        assert (await http.get("/v1/sessions/t")).status_code == 404
+        engines[2].down = True
+        assert (await http.get("/v1/sessions/s")).status_code == 200
+        assert (await http.get("/v1/sessions/t")).status_code == 503
+        engines[2].down = False
+        assert (await http.delete("/v1/sessions/s")).json()["states"] == 1
+        assert (await http.get("/v1/sessions/s")).status_code == 404
+
+
+def peers(handler, ordinals=2):
+    client = httpx.AsyncClient(transport=httpx.MockTransport(handler))
+    return HttpPeers(Addresses(lambda n: f"http://e{n}", ordinals, 0), "secret", client)
+
+
+async def test_the_key_and_the_tenant_travel_with_each_question():
+    asked = []
+
+    def handler(request):
+        asked.append((request.headers["authorization"], request.headers["x-rwkv-tenant"]))
+        return httpx.Response(404, json={"error": {"code": "state_not_found", "message": "m"}})
+
+    with pytest.raises(StateNotFound):
+        await peers(handler).record("team", "p1-a1b2c3d4-x")
+    assert asked == [("Bearer secret", "team")]
+
+
+async def test_an_engine_that_there_is_not_has_no_sessions():
+    def handler(request):
+        error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        raise httpx.ConnectError("no name") from error
+
+    asked = peers(handler)
+    assert await asked.head("team", "s") is None
+    assert await asked.pages("team", None, None, 10) == []
+    assert await asked.forget("team", None) == 0
+    with pytest.raises(StateStoreUnavailable):
+        await asked.record("team", "p1-a1b2c3d4-x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx.Response(200, content=b"{}"), StateCorrupt),
+        (httpx.Response(500, content=b"no json"), StateStoreUnavailable),
+        (httpx.Response(401, json={"error": {"code": "invalid_api_key"}}), StateStoreUnavailable),
+        (
+            httpx.Response(410, json={"error": {"code": "state_lost", "message": "gone"}}),
+            StateLost,
+        ),
+    ],
+)
+async def test_whatever_a_peer_answers_is_a_typed_error(answer, error):
+    with pytest.raises(error):
+        await peers(lambda request: answer).record("team", "p1-a1b2c3d4-x")
+
+
+async def test_another_states_record_or_changed_bytes_are_refused(engines):
+    ref = await make(engines[1])
+    record = await engines[1].store.get("default", ref)
+    content = await engines[1].store.content(record)
+    told = record.model_dump_json().encode()
+
+    def handler(request):
+        body = content[:-1] + b"\x01" if request.url.path.endswith("content") else told
+        return httpx.Response(200, content=body)
+
+    with pytest.raises(StateCorrupt, match="another state's"):
+        await peers(handler).record("default", ref[:-1])
+    with pytest.raises(StateCorrupt, match="changed on its way"):
+        await peers(handler).content("default", record)
