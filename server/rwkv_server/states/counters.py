@@ -7,6 +7,9 @@ from prometheus_client import Counter, Histogram
 saves = Counter("rwkv_state_saves", "States that were saved.")
 saved_bytes = Counter("rwkv_state_saved_bytes", "Bytes of their snapshots.")
 resumes = Counter("rwkv_state_resumes", "Generations that went on from a state.", ["source"])
+prefixes = Counter(
+    "rwkv_state_prefixes", "Prompts whose beginning was looked for among earlier ones.", ["result"]
+)
 failures = Counter("rwkv_state_failures", "Wishes that weren't granted.", ["code"])
 abandoned = Counter("rwkv_state_abandoned", "Turns that ended without a new state.")
 commit_seconds = Histogram(

@@ -47,6 +47,11 @@ def frame_resumed(
     return Frame((placeholder, *pending, *new), consumed, True, len(new))
 
 
+def frame_reused(placeholder: int, length: int, tokens: Sequence[int]) -> Frame:
+    """A text whose first `length` tokens a snapshot has read."""
+    return Frame((placeholder, *tokens[length:]), length, True, len(tokens), length)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Which of the engine's two snapshots is what was saved, and what comes after it.

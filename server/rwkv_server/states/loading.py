@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rwkv_server.states import content, refs
-from rwkv_server.states.errors import StateNotFound
+from rwkv_server.states.errors import (
+    StateExists,
+    StateExpired,
+    StateNeedsSharedStore,
+    StateNotFound,
+)
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.ports import Peers, Store
@@ -97,3 +102,25 @@ class Loader:
         if self._store.shared or home is None or home.ordinal == self._ordinal:
             return None
         return self._peers
+
+
+async def check_name(store: Store, tenant: str, name: str) -> None:
+    """Refuse a name of the client's that can't be used.
+
+    Raises:
+        StateNeedsSharedStore, StateExists
+    """
+    if not store.shared:
+        raise StateNeedsSharedStore(
+            f"{name!r} is a name of yours, and each engine has a store of its own: save without a "
+            "name, or set spec.state.store to persistentVolumeClaim or s3",
+            param="state.save",
+        )
+    try:
+        await store.get(tenant, name)
+    except (StateNotFound, StateExpired):
+        return
+    raise StateExists(
+        f"state {name} is there already: choose another name, or delete it first",
+        param="state.save",
+    )

@@ -1,15 +1,17 @@
-"""The values of one generation with a state; `turns` makes and ends them. Nothing runs here."""
+"""The values of one generation with a state; `turns` makes and ends them. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rwkv_server.states.errors import StateError
+from rwkv_server.states.errors import StateError, StateIncompatible
 from rwkv_server.states.events import Ended
-from rwkv_server.states.frame import Frame
+from rwkv_server.states.frame import Frame, Snapshot, frame_new, frame_resumed
 from rwkv_server.states.hot import Slot
 from rwkv_server.states.loading import Source
+from rwkv_server.states.prefixes import Found
 from rwkv_server.states.record import Fingerprint, Finish, Record
 from rwkv_server.states.sessions import Place
 from rwkv_server.states.wishes import Wish
@@ -50,6 +52,8 @@ class Turn:
 
     Attributes:
         params: the signed `kv_transfer_params`, without the prompt's tokens.
+        whole: all tokens of the text, should its beginning be reused or remembered.
+        found: the snapshot that stands for its beginning, if one does.
     """
 
     id: str
@@ -62,6 +66,8 @@ class Turn:
     prompt: Slot | None = None
     claim: Any = None
     params: dict[str, Any] = field(default_factory=dict)
+    whole: tuple[int, ...] = ()
+    found: Found | None = None
     over: bool = False
 
 
@@ -93,3 +99,47 @@ class Answer:
     source: Source
     durable: bool
     error: StateError | None = None
+
+
+def make_frame(identity: Identity, record: Record | None, tokens: Sequence[int]) -> Frame:
+    """The engine's prompt for a new text, or for one that goes on from a state."""
+    if record is None:
+        return frame_new(tokens)
+    return frame_resumed(identity.placeholder, record.consumed_tokens, record.pending, tokens)
+
+
+def make_record(
+    turn: Turn, ref: str, snapshot: Snapshot, finish: Finish, identity: Identity, now: float
+) -> Record:
+    """The record of a turn's state; the store fills in what it knows of the file and itself."""
+    ttl = turn.wish.ttl_s if turn.wish.ttl_s is not None else identity.default_ttl_s
+    return Record(
+        ref=ref,
+        parent=None if turn.parent is None else turn.parent.ref,
+        tenant=turn.wish.tenant,
+        session=turn.wish.session,
+        fingerprint=identity.fingerprint,
+        nbytes=0,
+        sha256="",
+        consumed_tokens=snapshot.consumed,
+        pending=snapshot.pending,
+        finish_reason=finish,
+        created_at=now,
+        expires_at=None if ttl is None else now + ttl,
+        epoch="",
+    )
+
+
+def check_fingerprint(record: Record, wanted: Fingerprint) -> None:
+    """Refuse a state of another model.
+
+    Raises:
+        StateIncompatible: with what differs.
+    """
+    found, ours = record.fingerprint.model_dump(), wanted.model_dump()
+    for name in found:
+        if found[name] != ours[name]:
+            raise StateIncompatible(
+                f"state {record.ref} is of another {name}: found {found[name]!r}, wanted "
+                f"{ours[name]!r}; begin the text anew on this model"
+            )

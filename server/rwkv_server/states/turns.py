@@ -18,25 +18,30 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rwkv_server.states import content, counters, refs
+from rwkv_server.states.automatic import Automatic
 from rwkv_server.states.connector.params import Transfer, sign
 from rwkv_server.states.errors import (
     StateError,
-    StateExists,
-    StateExpired,
-    StateIncompatible,
-    StateNeedsSharedStore,
-    StateNotFound,
     StateUnsupportedOption,
 )
 from rwkv_server.states.events import Ended
-from rwkv_server.states.frame import Frame, Snapshot, choose_snapshot, frame_new, frame_resumed
+from rwkv_server.states.frame import Snapshot, choose_snapshot
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
-from rwkv_server.states.loading import Loader, hot_key
+from rwkv_server.states.loading import Loader, check_name, hot_key
 from rwkv_server.states.ports import Events, Store
 from rwkv_server.states.record import Finish, Record
 from rwkv_server.states.sessions import Sessions
-from rwkv_server.states.turn import Answer, Identity, Outcome, Parent, Turn
+from rwkv_server.states.turn import (
+    Answer,
+    Identity,
+    Outcome,
+    Parent,
+    Turn,
+    check_fingerprint,
+    make_frame,
+    make_record,
+)
 from rwkv_server.states.wishes import Wish
 
 # How long a request waits for memory, and how long its end may take after its last token.
@@ -65,12 +70,14 @@ class Turns:
         sessions: Sessions,
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
+        automatic: Automatic | None = None,
     ) -> None:
         """Take the parts; `clock` is in seconds since 1970."""
         self._identity, self._layout = identity, layout
         self._store, self._hot, self._events = store, hot, events
         self._loader, self._sessions = loader, sessions
         self._clock, self._random_bytes = clock, random_bytes
+        self._automatic = automatic
         self._in_use: Counter[str] = Counter()
         self._reserving = asyncio.Lock()
         self.open, self.saved, self.failed = 0, 0, 0
@@ -94,29 +101,12 @@ class Turns:
             ref = wish.ref or place.ref
         record = None if ref is None else await self._loader.record(wish.tenant, ref)
         if record is not None:
-            self._check_fingerprint(record)
+            check_fingerprint(record, self._identity.fingerprint)
         return Parent(record, place)
 
     async def check_name(self, tenant: str, name: str) -> None:
-        """Refuse a name of the client's that can't be used.
-
-        Raises:
-            StateNeedsSharedStore, StateExists
-        """
-        if not self._store.shared:
-            raise StateNeedsSharedStore(
-                f"{name!r} is a name of yours, and each engine has a store of its own: save "
-                "without a name, or set spec.state.store to persistentVolumeClaim or s3",
-                param="state.save",
-            )
-        try:
-            await self._store.get(tenant, name)
-        except (StateNotFound, StateExpired):
-            return
-        raise StateExists(
-            f"state {name} is there already: choose another name, or delete it first",
-            param="state.save",
-        )
+        """Refuse a name of the client's that can't be used: StateNeedsSharedStore, StateExists."""
+        await check_name(self._store, tenant, name)
 
     async def begin(self, wish: Wish, parent: Parent, tokens: Sequence[int]) -> Turn:
         """Load the state, claim the session and frame the prompt.
@@ -130,11 +120,19 @@ class Turns:
             StateError: of any kind; nothing is held then.
         """
         record = parent.record
-        turn = Turn(self._random_bytes(16).hex(), wish, record, "none", self._frame(record, tokens))
+        turn = Turn(
+            self._random_bytes(16).hex(),
+            wish,
+            record,
+            "none",
+            make_frame(self._identity, record, tokens),
+        )
         if len(turn.frame.text) == 0:
             raise StateUnsupportedOption("the prompt is empty: wanted a token at least")
         self._count(turn, 1)
         try:
+            if self._automatic is not None:
+                await self._automatic.settle(turn, tokens)
             await self._take_slots(turn)
             if wish.session is not None and parent.place is not None:
                 turn.claim = await self._sessions.claim(wish.tenant, wish.session, parent.place)
@@ -143,7 +141,7 @@ class Turns:
             raise
         transfer = Transfer(turn.id, *map(_lease, (turn.load, turn.save, turn.prompt)))
         turn.params = sign(transfer, self._identity.key)
-        if wish.save:
+        if turn.prompt is not None:
             self._events.expect(turn.id)
         return turn
 
@@ -168,10 +166,14 @@ class Turns:
                 turn.load = self._loader.find(turn.parent)
                 turn.source = "none" if turn.load is None else "hot"
             loads = turn.parent is not None and turn.load is None
+            if self._automatic is not None and turn.parent is None:
+                self._automatic.find(turn)
             count = (2 if turn.wish.save else 0) + (1 if loads else 0)
             slots = await self._hot.acquire(count, WAIT_S) if count else []
         if turn.wish.save:
             turn.save, turn.prompt = slots.pop(), slots.pop()
+        elif self._automatic is not None:
+            await self._automatic.make_room(turn)
         return slots.pop() if loads else None
 
     async def ended(self, turn: Turn) -> Ended:
@@ -184,7 +186,7 @@ class Turns:
         A state that can't be kept is told in the answer: the text is there already.
         """
         if outcome is None or not turn.wish.save:
-            await self._let_go(turn)
+            await self._end_unsaved(turn)
             return self._answer(turn, None)
         try:
             with counters.commit_seconds.time():
@@ -197,6 +199,8 @@ class Turns:
         self.saved += 1
         counters.saves.inc()
         counters.saved_bytes.inc(record.nbytes)
+        if self._automatic is not None:
+            self._automatic.remember(turn, outcome.ended)
         await self._let_go(turn)
         return self._answer(turn, record)
 
@@ -242,9 +246,19 @@ class Turns:
 
     async def _let_go(self, turn: Turn) -> None:
         """Give back whatever the turn still holds, once."""
-        if turn.over:
-            return
-        turn.over = True
+        if not turn.over:
+            turn.over = True
+            await self._give_back(turn)
+
+    async def _end_unsaved(self, turn: Turn) -> None:
+        """Let go at once, or when the engine has told of a snapshot that is to stay."""
+        if self._automatic is None or turn.prompt is None or turn.over:
+            await self._let_go(turn)
+        else:
+            turn.over = True
+            self._automatic.remember_later(turn, self.ended, self._give_back)
+
+    async def _give_back(self, turn: Turn) -> None:
         self._count(turn, -1)
         self._events.forget(turn.id)
         if turn.load is not None:
@@ -264,45 +278,15 @@ class Turns:
             if not self._in_use[key]:
                 del self._in_use[key]
 
-    def _frame(self, record: Record | None, tokens: Sequence[int]) -> Frame:
-        if record is None:
-            return frame_new(tokens)
-        return frame_resumed(
-            self._identity.placeholder, record.consumed_tokens, record.pending, tokens
-        )
-
     def _record(self, turn: Turn, snapshot: Snapshot, finish: Finish) -> Record:
-        now = self._clock()
-        ttl = turn.wish.ttl_s if turn.wish.ttl_s is not None else self._identity.default_ttl_s
         home = refs.Home(self._identity.ordinal, self._store.epoch)
         prefix = V1_PREFIX if turn.wish.dialect == "v1" else ""
-        return Record(
-            ref=turn.wish.name or turn.wish.made or refs.make_ref(home, self._random_bytes, prefix),
-            parent=None if turn.parent is None else turn.parent.ref,
-            tenant=turn.wish.tenant,
-            session=turn.wish.session,
-            fingerprint=self._identity.fingerprint,
-            nbytes=0,
-            sha256="",
-            consumed_tokens=snapshot.consumed,
-            pending=snapshot.pending,
-            finish_reason=finish,
-            created_at=now,
-            expires_at=None if ttl is None else now + ttl,
-            epoch=self._store.epoch,
-        )
+        ref = turn.wish.name or turn.wish.made or refs.make_ref(home, self._random_bytes, prefix)
+        record = make_record(turn, ref, snapshot, finish, self._identity, self._clock())
+        return record.model_copy(update={"epoch": self._store.epoch})
 
     def _answer(self, turn: Turn, record: Record | None, error: StateError | None = None) -> Answer:
         return Answer(record, turn.parent, turn.source, self._store.kind != "ephemeral", error)
-
-    def _check_fingerprint(self, record: Record) -> None:
-        found, wanted = record.fingerprint.model_dump(), self._identity.fingerprint.model_dump()
-        for name in found:
-            if found[name] != wanted[name]:
-                raise StateIncompatible(
-                    f"state {record.ref} is of another {name}: found {found[name]!r}, wanted "
-                    f"{wanted[name]!r}; begin the text anew on this model"
-                )
 
 
 def _lease(slot: Slot | None) -> Any:

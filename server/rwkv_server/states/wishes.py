@@ -52,6 +52,8 @@ class Wish:
         opens: whether the session begins with this turn.
         ttl_s: how long the saved state lives; None for the store's default.
         dialect: how the answer is to tell it.
+        reuse: whether a snapshot of the text's beginning may stand for it.
+        remember: whether one is left for longer texts.
     """
 
     tenant: str
@@ -63,6 +65,8 @@ class Wish:
     ttl_s: float | None = None
     dialect: Dialect = "state"
     made: str | None = None
+    reuse: bool = False
+    remember: bool = False
 
 
 def read_wish(request: Mapping[str, Any], headers: Mapping[str, str]) -> Wish | None:

@@ -1,0 +1,98 @@
+"""Reuse that nobody asked for: a turn begins with what an earlier prompt of the tenant has left.
+
+Part of `turns`, which loads, copies and gives back. Memory that isn't free is not waited for: the
+prompt is read whole then, or leaves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from rwkv_server.states import counters
+from rwkv_server.states.errors import StateBusy
+from rwkv_server.states.events import Ended
+from rwkv_server.states.frame import frame_reused
+from rwkv_server.states.hot import HotTier
+from rwkv_server.states.prefixes import Prefixes
+from rwkv_server.states.turn import Turn
+
+# An answer is out before the engine has told of its snapshot; a next turn may come faster.
+SETTLE_S = 0.5
+
+
+class Automatic:
+    """What turns do with snapshots of beginnings."""
+
+    def __init__(self, prefixes: Prefixes, hot: HotTier, placeholder: int) -> None:
+        """Take the snapshots, the memory, and the token that stands for one."""
+        self._prefixes, self._hot, self._placeholder = prefixes, hot, placeholder
+        self._coming: dict[str, tuple[Turn, asyncio.Event]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def settle(self, turn: Turn, tokens: Sequence[int]) -> None:
+        """Note the turn's text, and wait a moment for the turn before it."""
+        if turn.wish.reuse or turn.wish.remember:
+            turn.whole = tuple(tokens)
+        waiting = [
+            settled.wait()
+            for before, settled in self._coming.values()
+            if turn.wish.reuse
+            and before.wish.tenant == turn.wish.tenant
+            and len(before.whole) < len(turn.whole)
+            and turn.whole[: len(before.whole)] == before.whole
+        ]
+        if waiting:
+            try:
+                await asyncio.wait_for(asyncio.gather(*waiting), SETTLE_S)
+            except asyncio.TimeoutError:
+                pass
+
+    def find(self, turn: Turn) -> None:
+        """Let a snapshot stand for the beginning of the turn's text, if there is one."""
+        if not turn.wish.reuse:
+            return
+        found = self._prefixes.find(turn.wish.tenant, turn.whole)
+        counters.prefixes.labels("miss" if found is None else "hit").inc()
+        if found is not None:
+            turn.found, turn.load, turn.source = found, found.slot, "hot"
+            turn.frame = frame_reused(self._placeholder, found.length, turn.whole)
+
+    async def make_room(self, turn: Turn) -> None:
+        """Have the turn's prompt leave a snapshot, if memory is free."""
+        if turn.wish.remember and turn.prompt is None:
+            try:
+                (turn.prompt,) = await self._hot.acquire(1, 0)
+            except StateBusy:
+                counters.prefixes.labels("no_room").inc()
+
+    def remember_later(
+        self,
+        turn: Turn,
+        ended: Callable[[Turn], Awaitable[Ended]],
+        give_back: Callable[[Turn], Awaitable[None]],
+    ) -> None:
+        """Remember a turn whose answer is complete, as soon as the engine has told of its end."""
+
+        async def wait() -> None:
+            told = None
+            try:
+                told = await ended(turn)
+            finally:
+                self.remember(turn, told)
+                await give_back(turn)
+
+        self._coming[turn.id] = (turn, asyncio.Event())
+        task = asyncio.create_task(wait())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def remember(self, turn: Turn, ended: Ended | None) -> None:
+        """Keep the snapshot of the turn's prompt, if the engine has made it."""
+        if turn.wish.remember and turn.prompt is not None:
+            if ended is not None and ended.prompt_saved and not ended.failed:
+                slot, turn.prompt = turn.prompt, None
+                self._prefixes.keep(turn.wish.tenant, turn.whole, slot, turn.found)
+        coming = self._coming.pop(turn.id, None)
+        if coming is not None:
+            coming[1].set()
