@@ -80,11 +80,7 @@ class VolumeBlobs:
         try:
             self._disk.write(temporary, content)
             self._disk.sync(temporary)
-            self._disk.link(temporary, path)
-        except FileExistsError:
-            taken = True
-        else:
-            taken = False
+            taken = not self._link(temporary, path)
         finally:
             self._remove(temporary)
         # Also when it was taken: whoever made it may not have come as far as this.
@@ -126,6 +122,13 @@ class VolumeBlobs:
         files = self._disk.files(self._root)
         old = [f for f in files if f.path.name.startswith(_TEMPORARY) and f.modified < before]
         return sum(self._remove(file.path) for file in old)
+
+    def _link(self, source: Path, target: Path) -> bool:
+        try:
+            self._disk.link(source, target)
+        except FileExistsError:
+            return False
+        return True
 
     def _remove(self, path: Path) -> bool:
         try:

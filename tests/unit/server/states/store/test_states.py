@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from state_stores import Clock, memory, volume
 from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
+from store_faults import PaperBlobs, PaperDisk
 
 from rwkv_server.states.store.blobs import Blobs
 
 
-@pytest.fixture(params=["volume", "memory"])
+@pytest.fixture(params=["volume", "memory", "paper volume", "paper"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    return volume(tmp_path) if request.param == "volume" else memory()
+    backends: dict[str, Callable[[], Blobs]] = {
+        "volume": lambda: volume(tmp_path),
+        "memory": memory,
+        # What the tests of faults stand on must behave as the real ones do.
+        "paper volume": lambda: volume(tmp_path, PaperDisk.empty(tmp_path)),
+        "paper": PaperBlobs,
+    }
+    return backends[request.param]()
 
 
 @pytest.fixture
