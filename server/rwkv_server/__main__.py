@@ -8,6 +8,7 @@
     acceptance run the acceptance scenario on a real engine; `acceptance verify` checks evidence
     inspect    say everything about a model in a folder or a .pth file, and what is wrong with it
     convert    write a .pth checkpoint as safetensors
+    state      list, show, move, fork and erase saved states of a deployment
     version    print the version
 
 Objects are built here and passed on. Commands import what they need when they run, so that `drain`
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rwkv_server.errors import EngineFailed, ServerError
+from rwkv_server.states.cli import arguments as state_arguments
 
 CONFIG = Path("/etc/rwkv/engine.yaml")
 BUNDLED = Path("/opt/rwkv/models/tiny-recall")
@@ -101,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("source", type=Path, help="a .pth file, or a folder with one")
     convert.add_argument("target", type=Path, help="a new folder")
     convert.set_defaults(run=_convert)
+    state = commands.add_parser("state", help="saved states of a deployment")
+    state_arguments.add_arguments(state)
+    state.set_defaults(run=_state)
     commands.add_parser("version", help="print the version").set_defaults(run=_version)
     return parser
 
@@ -217,6 +222,14 @@ def _convert(options: argparse.Namespace) -> int:
     convert.convert(pth, options.target, lambda percent: None)
     print(f"{options.target}: safetensors of {pth}; check with sha256sum --check {convert.SUMS}")
     return 0
+
+
+def _state(options: argparse.Namespace) -> int:
+    import time
+
+    from rwkv_server.states.cli import command
+
+    return command.run(options, time.time)
 
 
 def _version(options: argparse.Namespace) -> int:
