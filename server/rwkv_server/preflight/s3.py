@@ -79,6 +79,10 @@ def translated(s3: S3) -> Iterator[None]:
             f"{place(s3)} refuses the credentials: {_words(error)}. Check the Secret's entries "
             f"{ACCESS_KEY_ID} and {SECRET_ACCESS_KEY}, and what they may do there."
         ) from None
+    except FileNotFoundError:
+        raise StoreUnreachable(
+            f"{place(s3)}: no such bucket, or what was just written isn't there"
+        ) from None
     except exceptions.BaseError as error:
         raise StoreUnreachable(f"{place(s3)}: {_words(error)}") from None
 
