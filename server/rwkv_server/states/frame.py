@@ -67,21 +67,26 @@ class Snapshot:
     pending: tuple[int, ...]
 
 
-def choose_snapshot(frame: Frame, visible: Sequence[int], consumed: int | None) -> Snapshot:
+def choose_snapshot(
+    frame: Frame, output: Sequence[int], visible: Sequence[int], consumed: int | None
+) -> Snapshot:
     """What to save of a generation.
+
+    The final state counts if it has read nothing else than what counts. Around a stop string it
+    may have read another token than the one for the text before it.
 
     Args:
         frame: what the engine was given.
-        visible: the tokens of its answer that count.
+        output: the tokens of its answer.
+        visible: those that count.
         consumed: how many tokens its final state has read, the placeholder among them; None if
             there is no final state.
     """
     prompt = len(frame.tokens)
     hidden = 1 if frame.resumed else 0
-    if consumed is not None and prompt <= consumed <= prompt + len(visible):
-        after = consumed - prompt
-        pending = tuple(visible[after:])
-        return Snapshot("final", frame.base + consumed - hidden, pending)
+    after = -1 if consumed is None else consumed - prompt
+    if 0 <= after <= len(visible) and list(output[:after]) == list(visible[:after]):
+        return Snapshot("final", frame.base + prompt + after - hidden, tuple(visible[after:]))
     return Snapshot("prompt", frame.base + prompt - hidden, tuple(visible))
 
 

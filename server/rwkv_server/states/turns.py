@@ -13,6 +13,7 @@ Each turn ends with `finish` or `abandon`, which give back what it holds. Nothin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -218,12 +219,12 @@ class Turns:
         await self._let_go(turn)
 
     async def _commit(self, turn: Turn, outcome: Outcome) -> Record:
-        ended = outcome.ended
-        if tuple(ended.tokens[: len(turn.frame.tokens)]) != turn.frame.tokens:
+        ended, prompt = outcome.ended, len(turn.frame.tokens)
+        if tuple(ended.tokens[:prompt]) != turn.frame.tokens:
             raise StateError(f"the engine didn't tell of this prompt: {ended.status}")
-        snapshot = choose_snapshot(
-            turn.frame, outcome.visible, ended.consumed if ended.saved else None
-        )
+        consumed = ended.consumed if ended.saved else None
+        output = ended.tokens[prompt:]
+        snapshot = choose_snapshot(turn.frame, output, outcome.visible, consumed)
         slot = turn.save if snapshot.place == "final" else turn.prompt
         if slot is None or (snapshot.place == "prompt" and not ended.prompt_saved):
             raise StateError(ended.failed or "the engine has no snapshot of this generation")
@@ -233,8 +234,8 @@ class Turns:
         record = await self._store.put(record, file)
         self._keep(turn, hot_key(record.tenant, record.ref), slot)
         if turn.claim is not None:
-            claim, turn.claim = turn.claim, None
-            await self._sessions.end(claim, record.ref)
+            await self._sessions.end(turn.claim, record.ref)
+            turn.claim = None
         return record
 
     def _keep(self, turn: Turn, key: str, slot: Slot) -> None:
@@ -268,7 +269,9 @@ class Turns:
         turn.load = turn.save = turn.prompt = None
         if turn.claim is not None:
             claim, turn.claim = turn.claim, None
-            await self._sessions.end(claim, None)
+            # Not ended, it ends by its deadline; ended by somebody else, it's no longer ours.
+            with contextlib.suppress(StateError):
+                await self._sessions.end(claim, None)
 
     def _count(self, turn: Turn, by: int) -> None:
         self.open += by

@@ -39,10 +39,15 @@ def test_frames():
     ],
 )
 def test_which_snapshot(frame, visible, consumed, wanted):
-    assert choose_snapshot(frame, visible, consumed) == wanted
-    chosen = choose_snapshot(frame, visible, consumed)
+    chosen = choose_snapshot(frame, (5, 6, 7)[: len(visible) + 1], visible, consumed)
+    assert chosen == wanted
     text = frame.base + len(frame.text) + len(visible)
     assert chosen.consumed + len(chosen.pending) == text
+
+
+def test_a_final_state_that_read_another_token_is_none():
+    assert choose_snapshot(NEW, (5, 8, 9), (5, 6), 5) == Snapshot("prompt", 3, (5, 6))
+    assert choose_snapshot(NEW, (5, 8, 9), (5, 6), 4) == Snapshot("final", 4, (6,))
 
 
 def test_a_stop_is_looked_for_where_vllm_looks():
