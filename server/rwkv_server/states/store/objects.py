@@ -18,6 +18,7 @@ from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing
 
 # As S3 servers call it: AWS has no end, MinIO, Ceph and versitygw have.
 _FULL = re.compile(r"XMinioStorageFull|QuotaExceeded|InsufficientStorage|507|No space left")
+_NO_BUCKET = "NoSuchBucket"
 _RETRY_AFTER_S = 5
 
 
@@ -53,7 +54,7 @@ class ObjectBlobs:
             found = await obstore.get_async(self._bucket, self._prefix + key)
             return bytes(await found.bytes_async())
         except (exceptions.NotFoundError, FileNotFoundError) as error:
-            if "NoSuchBucket" in str(error):
+            if _NO_BUCKET in str(error):
                 raise self._as_state_error(error) from error
             raise BlobMissing(key) from None
         except (exceptions.BaseError, OSError) as error:
@@ -75,7 +76,7 @@ class ObjectBlobs:
         try:
             await obstore.delete_async(self._bucket, self._prefix + key)
         except (exceptions.NotFoundError, FileNotFoundError) as error:
-            if "NoSuchBucket" in str(error):
+            if _NO_BUCKET in str(error):
                 raise self._as_state_error(error) from error
         except (exceptions.BaseError, OSError) as error:
             raise self._as_state_error(error) from error
@@ -96,7 +97,7 @@ class ObjectBlobs:
                 f"the state store {self._name} refuses: {words}. Check its credentials, and that "
                 "they may get, put, list and delete."
             )
-        if isinstance(error, exceptions.NotFoundError):
+        if words == _NO_BUCKET or isinstance(error, exceptions.NotFoundError):
             return StateStoreUnavailable(
                 f"the state store {self._name} is not there: {words}. Create the bucket."
             )
