@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-import s3_program
-from s3_program import S3Server
+import s3_gateway
 from state_stores import Clock, make_record, store_on
 from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
 
 from rwkv_server.preflight import s3
+from rwkv_server.settings import S3
 from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.objects import ObjectBlobs
@@ -22,20 +22,35 @@ from rwkv_server.states.store.objects import ObjectBlobs
 _numbers = itertools.count()
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running S3 server, and a folder with its credentials as they are mounted."""
+
+    gateway: s3_gateway.Gateway
+    credentials: Path
+
+    def blobs(self, prefix: str = "", bucket: str = s3_gateway.BUCKET, endpoint: str = "") -> Blobs:
+        settings = S3.model_validate(
+            {
+                "bucket": bucket,
+                "prefix": prefix,
+                "endpoint": endpoint or self.gateway.endpoint,
+                "region": "us-east-1",
+                "credentialsPath": str(self.credentials),
+            }
+        )
+        return ObjectBlobs(s3.open_bucket(settings), "ns/chat", s3.place(settings))
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_program.running(tmp_path_factory.mktemp("s3")) as server:
-        yield server
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with s3_gateway.running(tmp_path_factory.mktemp("s3")) as gateway:
+        yield Server(gateway, gateway.write_credentials(tmp_path_factory.mktemp("keys")))
 
 
 @pytest.fixture
-def blobs(server: S3Server) -> Blobs:
-    return blobs_of(server, prefix=f"prefix/{next(_numbers)}")
-
-
-def blobs_of(server: S3Server, prefix: str = "", bucket: str = s3_program.BUCKET) -> Blobs:
-    settings = server.settings(prefix, bucket)
-    return ObjectBlobs(s3.open_bucket(settings), "ns/chat", s3.place(settings))
+def blobs(server: Server) -> Blobs:
+    return server.blobs(prefix=f"prefix/{next(_numbers)}")
 
 
 @pytest.fixture
@@ -61,17 +76,16 @@ async def test_more_keys_than_one_listing_has(blobs: Blobs) -> None:
     assert len(await blobs.list("many")) == 1005
 
 
-async def test_wrong_credentials(server: S3Server, tmp_path: Path) -> None:
-    (tmp_path / "accessKeyId").write_text(s3_program.KEY_ID)
-    (tmp_path / "secretAccessKey").write_text(secret := secrets.token_hex())
-    store = store_on(blobs_of(replace(server, credentials=tmp_path)), Clock())
+async def test_wrong_credentials(server: Server, tmp_path: Path) -> None:
+    wrong = replace(server.gateway, secret_key=secrets.token_hex())
+    blobs = Server(server.gateway, wrong.write_credentials(tmp_path / "keys")).blobs()
     with pytest.raises(StateStoreUnavailable, match="Check its credentials") as refused:
-        await store.put(make_record("r"), b"1")
-    assert secret not in str(refused.value) and s3_program.KEY_ID not in str(refused.value)
+        await store_on(blobs, Clock()).put(make_record("r"), b"1")
+    assert wrong.secret_key not in str(refused.value)
 
 
-async def test_a_bucket_that_isnt_there(server: S3Server) -> None:
-    blobs = blobs_of(server, bucket="nothing")
+async def test_a_bucket_that_isnt_there(server: Server) -> None:
+    blobs = server.blobs(bucket="nothing")
     with pytest.raises(StateStoreUnavailable, match="Create the bucket"):
         await store_on(blobs, Clock()).put(make_record("r"), b"1")
     for call in (blobs.get("k"), blobs.create("k", b""), blobs.list(""), blobs.delete("k")):
@@ -79,8 +93,7 @@ async def test_a_bucket_that_isnt_there(server: S3Server) -> None:
             await call
 
 
-async def test_a_server_that_is_down(server: S3Server) -> None:
-    blobs = blobs_of(replace(server, endpoint="http://127.0.0.1:9"))
+async def test_a_server_that_is_down(server: Server) -> None:
     with pytest.raises(StateStoreUnavailable) as refused:
-        await blobs.get("k")
+        await server.blobs(endpoint="http://127.0.0.1:9").get("k")
     assert refused.value.retry_after_s is not None
