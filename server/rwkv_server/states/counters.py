@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 saves = Counter("rwkv_state_saves", "States that were saved.")
 saved_bytes = Counter("rwkv_state_saved_bytes", "Bytes of their snapshots.")
@@ -12,6 +12,9 @@ prefixes = Counter(
 )
 failures = Counter("rwkv_state_failures", "Wishes that weren't granted.", ["code"])
 abandoned = Counter("rwkv_state_abandoned", "Turns that ended without a new state.")
+held = Gauge("rwkv_states", "States in the store, where this engine counts them.")
+held_bytes = Gauge("rwkv_states_bytes", "Bytes of all that is in the store.")
+expired = Counter("rwkv_state_expired", "States whose time was over.")
 commit_seconds = Histogram(
     "rwkv_state_commit_seconds", "From the end of a generation to its state in the store."
 )
