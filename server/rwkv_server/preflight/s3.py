@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore import exceptions
@@ -17,27 +18,59 @@ from obstore.store import S3Store
 from rwkv_server.errors import StoreDenied, StoreUnreachable
 from rwkv_server.settings import S3
 
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
 ACCESS_KEY_ID = "accessKeyId"
 SECRET_ACCESS_KEY = "secretAccessKey"
 # Retries are the callers': here a request has one try and a bound.
 TIMEOUT = timedelta(seconds=8)
+CREDENTIALS_KEPT = timedelta(seconds=60)
 
 DENIED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 
 
-def open_bucket(s3: S3) -> S3Store:
+class MountedCredentials:
+    """The credentials as they are mounted now: a changed Secret needs no restart."""
+
+    def __init__(self, s3: S3, kept: timedelta) -> None:
+        """Remember where they are, and for how long one reading counts."""
+        self._s3 = s3
+        self._kept = kept
+        self.refresh_threshold = timedelta(0)
+
+    def __call__(self) -> S3Credential:
+        """What the files hold.
+
+        Raises:
+            StoreDenied: one is missing or empty.
+        """
+        return {
+            "access_key_id": _credential(self._s3, ACCESS_KEY_ID),
+            "secret_access_key": _credential(self._s3, SECRET_ACCESS_KEY),
+            "token": None,
+            "expires_at": datetime.now(timezone.utc) + self._kept,
+        }
+
+
+def open_bucket(s3: S3, kept: timedelta = CREDENTIALS_KEPT) -> S3Store:
     """A client of the bucket, below its prefix; sends nothing yet.
+
+    Args:
+        s3: which bucket.
+        kept: how long credentials are used before their files are read again.
 
     Raises:
         StoreDenied: a file with credentials is missing or empty.
     """
+    credentials = MountedCredentials(s3, kept)
+    credentials()
     return S3Store(
         s3.bucket,
         prefix=s3.prefix or None,
         endpoint=s3.endpoint,
         region=s3.region,
-        access_key_id=_credential(s3, ACCESS_KEY_ID),
-        secret_access_key=_credential(s3, SECRET_ACCESS_KEY),
+        credential_provider=credentials,
         client_options={
             "allow_http": (s3.endpoint or "").startswith("http://"),
             "timeout": TIMEOUT,

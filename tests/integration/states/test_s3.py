@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -29,8 +32,8 @@ class Server:
     gateway: s3_gateway.Gateway
     credentials: Path
 
-    def blobs(self, prefix: str = "", bucket: str = s3_gateway.BUCKET, endpoint: str = "") -> Blobs:
-        settings = S3.model_validate(
+    def settings(self, prefix: str = "", bucket: str = s3_gateway.BUCKET, endpoint: str = "") -> S3:
+        return S3.model_validate(
             {
                 "bucket": bucket,
                 "prefix": prefix,
@@ -39,6 +42,9 @@ class Server:
                 "credentialsPath": str(self.credentials),
             }
         )
+
+    def blobs(self, prefix: str = "", **others: str) -> Blobs:
+        settings = self.settings(prefix, **others)
         return ObjectBlobs(s3.open_bucket(settings), "ns/chat", s3.place(settings))
 
 
@@ -82,6 +88,26 @@ async def test_wrong_credentials(server: Server, tmp_path: Path) -> None:
     with pytest.raises(StateStoreUnavailable, match="Check its credentials") as refused:
         await store_on(blobs, Clock()).put(make_record("r"), b"1")
     assert wrong.secret_key not in str(refused.value)
+
+
+async def test_a_changed_secret_counts_without_a_restart(server: Server, tmp_path: Path) -> None:
+    wrong = replace(server.gateway, secret_key=secrets.token_hex())
+    settings = Server(server.gateway, wrong.write_credentials(tmp_path)).settings()
+    blobs = ObjectBlobs(s3.open_bucket(settings, timedelta(0)), "ns/rotated", "bucket")
+    with pytest.raises(StateStoreUnavailable):
+        await blobs.create("k", b"1")
+    server.gateway.write_credentials(tmp_path)
+    for _ in range(100):  # the client doesn't read more often than ten times a second
+        with contextlib.suppress(StateStoreUnavailable):
+            await blobs.create("k", b"1")
+            break
+        await asyncio.sleep(0.02)
+    assert await blobs.get("k") == b"1"
+    for name in (s3.ACCESS_KEY_ID, s3.SECRET_ACCESS_KEY):
+        (tmp_path / name).unlink()
+    await asyncio.sleep(0.15)
+    with pytest.raises(StateStoreUnavailable):
+        await blobs.get("k")
 
 
 async def test_a_bucket_that_isnt_there(server: Server) -> None:
