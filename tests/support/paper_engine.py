@@ -13,25 +13,51 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import engine_config
+import paper_responses
 from starlette.types import Receive, Scope, Send
 
-from rwkv_server.model.config import RWKV7Config
+from rwkv_server import settings
 from rwkv_server.states.connector.params import Transfer, verify
-from rwkv_server.states.events import Ended
-from rwkv_server.states.hot import HotTier
-from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.environment import Environment
+from rwkv_server.states.record import Fingerprint
+from rwkv_server.states.runtime import read_layout
+from rwkv_server.states.slots import Lease, SlotFile
 
 KEY = b"k" * 32
 END, PLACEHOLDER, VOCABULARY = 0, 319, 320
-CONFIG = RWKV7Config(VOCABULARY, 64, 1, 64, 64, 8, 8, 8, 8, 1e-5, False)
-LAYOUT = StateLayout.of(CONFIG, "float32")
+MODEL = Path(__file__).parents[2] / "image" / "models" / "tiny-recall"
 
 # Tokens of more than one letter, so that stops can begin inside one.
 _LONG = [b"User:", b"\n\n", b".\n", b"ab", b"lo."]
 _TOKENS = {256 + at: text for at, text in enumerate(_LONG)}
 _LETTERS = b"abcdefghij klm.\n"
+
+
+def environment(folder: Path, ordinal: int = 0, **fields: Any) -> Environment:
+    """Facts of a pod whose states lie in `folder`; `fields` are of the settings' state."""
+    alone = {"url": "http://127.0.0.1:{ordinal}", "ordinals": 1}
+    sample = engine_config.changed(state__path=str(folder / "store"), state__peers=alone)
+    state = sample["state"] | fields
+    (folder / "store").mkdir(exist_ok=True)
+    return Environment(
+        shm=folder / f"slots-{ordinal}",
+        socket=folder / f"socket-{ordinal}",
+        ranks=1,
+        model=MODEL,
+        dtype="float32",
+        max_model_len=4096,
+        vocabulary=VOCABULARY,
+        placeholder=PLACEHOLDER,
+        namespace="default",
+        name="chat",
+        ordinal=ordinal,
+        fingerprint=Fingerprint(model="m", tokenizer="t", layout=1, dtype="float32"),
+        state=settings.State.model_validate(state),
+    )
 
 
 def encode(text: str) -> list[int]:
@@ -80,26 +106,21 @@ class PaperEngine:
 
     Attributes:
         ahead: whether a token is read before it's known that the one before was the last.
+        limit: tokens of a prompt.
         seen: bodies of requests to generate.
+        asked: paths of all requests.
         gate: generation waits for it, before its first token.
     """
 
-    hot: HotTier
+    told: Environment
     ahead: bool = False
     limit: int = 10_000
     seen: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     gate: asyncio.Event | None = None
-    _events: dict[str, asyncio.Future[Ended]] = field(default_factory=dict)
-
-    def expect(self, request: str) -> None:
-        self._events[request] = asyncio.get_running_loop().create_future()
-
-    def forget(self, request: str) -> None:
-        self._events.pop(request, None)
-
-    async def ended(self, request: str, timeout_s: float) -> Ended:
-        return await asyncio.wait_for(self._events.pop(request), 5)
+    _slots: SlotFile | None = None
+    _socket: asyncio.StreamWriter | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = json.loads((await receive())["body"])
@@ -125,10 +146,18 @@ class PaperEngine:
         if self.gate is not None:
             await self.gate.wait()
         transfer = Transfer("none") if params is None else verify(params, KEY)
-        output, status, stop = self._run(prompt, transfer, body)
-        if isinstance(stop, str):
-            status = "aborted"
-        await self._answer(path, body, send, (prompt, output, status, stop))
+        output, status, stop, consumed = self._run(prompt, transfer, body)
+        # A stop string ends a request from outside of the engine.
+        ended = "aborted" if isinstance(stop, str) else status
+        if params is not None:
+            await self._tell(
+                transfer, prompt[1:] if transfer.load else prompt, output, ended, consumed
+            )
+        if path == "/v1/responses":
+            text, full = self._text(output, status, stop), status == "length_capped"
+            await paper_responses.answer(body, send, prompt, text, len(output), full)
+            return
+        await self._answer(body, send, (prompt, output, status, stop))
 
     def _prompt(self, path: str, body: dict[str, Any], params: Any) -> list[int]:
         if path.endswith("/completions") and "messages" not in body:
@@ -136,18 +165,19 @@ class PaperEngine:
             return encode(prompt) if isinstance(prompt, str) else list(prompt)
         if params and "prompt_token_ids" in params:
             return list(params["prompt_token_ids"])
-        return encode(render(body["messages"], True))
+        messages = body["messages"] if "messages" in body else paper_responses.chat_of(body)
+        return encode(render(messages, True))
 
     def _run(
         self, prompt: list[int], transfer: Transfer, body: dict[str, Any]
-    ) -> tuple[list[int], str, Any]:
+    ) -> tuple[list[int], str, Any, int]:
         state = 0
         if transfer.load is not None:
-            state = self._load(transfer)
+            state = self._load(transfer.load)
             prompt = prompt[1:]
         state = read(prompt, state)
         if transfer.prompt is not None:
-            self._save(transfer.prompt.index, state)
+            self._save(transfer.prompt, state)
         forced = [*encode(body["force"]), END] if "force" in body else None
         output: list[int] = []
         status, stop, consumed = "length_capped", None, len(prompt)
@@ -163,36 +193,60 @@ class PaperEngine:
         if self.ahead and status == "stopped":
             state, consumed = step(state, output[-1]), consumed + 1
         if transfer.save is not None:
-            self._save(transfer.save.index, state)
-        self._tell(transfer, prompt, output, status, consumed)
-        return output, status, stop
+            self._save(transfer.save, state)
+        return output, status, stop, consumed
 
-    def _tell(
+    async def _tell(
         self, transfer: Transfer, prompt: list[int], output: list[int], status: str, consumed: int
     ) -> None:
-        future = self._events.get(transfer.id)
-        if future is None:
-            return
+        async with self._opening:
+            if self._socket is None:
+                _, self._socket = await asyncio.open_unix_connection(self.told.socket)
         framed = [PLACEHOLDER, *prompt] if transfer.load is not None else prompt
-        hidden = len(framed) - len(prompt)
-        tokens = [*framed, *output]
-        saves = transfer.save is not None, transfer.prompt is not None
-        future.set_result(Ended(status, consumed + hidden, tokens, *saves, None))
+        event = {
+            "id": transfer.id,
+            "rank": 0,
+            "status": status,
+            "consumed": consumed + len(framed) - len(prompt),
+            "tokens": [*framed, *output],
+            "saved": transfer.save is not None,
+            "prompt_saved": transfer.prompt is not None,
+            "failed": None,
+        }
+        self._socket.write(json.dumps(event).encode() + b"\n")
 
-    def _load(self, transfer: Transfer) -> int:
-        assert transfer.load is not None
-        with self.hot._file.hold(transfer.load) as view:
+    def _held(self, lease: Lease) -> Any:
+        if self._slots is None:
+            self._slots = SlotFile.open(self.told.shm, read_layout(self.told).nbytes)
+        return self._slots.hold(lease)
+
+    def _load(self, lease: Lease) -> int:
+        with self._held(lease) as view:
             (state,) = struct.unpack_from("=Q", view)
         return int(state)
 
-    def _save(self, index: int, state: int) -> None:
-        struct.pack_into("=Q", self.hot._file.view(index), 0, state)
+    def _save(self, lease: Lease, state: int) -> None:
+        with self._held(lease) as view:
+            struct.pack_into("=Q", view, 0, state)
 
-    async def _answer(self, path: str, body: dict[str, Any], send: Send, result: Any) -> None:
-        prompt, output, status, stop = result
-        text = decode([token for token in output if token != END])
+    async def close(self) -> None:
+        """Give back what it holds of the runtime."""
+        if self._socket is not None:
+            self._socket.close()
+            await self._socket.wait_closed()
+            await asyncio.sleep(0.01)  # the other end sees it
+        if self._slots is not None:
+            self._slots.close()
+
+    def _text(self, output: list[int], status: str, stop: Any) -> str:
         if isinstance(stop, str):
-            text = text[: text.index(stop)]
+            text = decode(output)
+            return text[: text.index(stop)]
+        return decode(output[:-1] if status == "stopped" else output)
+
+    async def _answer(self, body: dict[str, Any], send: Send, result: Any) -> None:
+        prompt, output, status, stop = result
+        text = self._text(output, status, stop)
         reason = {"length_capped": "length"}.get(status, "stop")
         usage = {
             "prompt_tokens": len(prompt),

@@ -31,9 +31,13 @@ class Automatic:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def settle(self, turn: Turn, tokens: Sequence[int]) -> None:
-        """Note the turn's text, and wait a moment for the turn before it."""
-        if turn.wish.reuse or turn.wish.remember:
-            turn.whole = tuple(tokens)
+        """Note the turn's text, and wait a moment for the turn before it.
+
+        A text that goes on from a state isn't whole: nobody knows its beginning's tokens.
+        """
+        if turn.parent is not None or not (turn.wish.reuse or turn.wish.remember):
+            return
+        turn.whole = tuple(tokens)
         waiting = [
             settled.wait()
             for before, settled in self._coming.values()
@@ -50,17 +54,21 @@ class Automatic:
 
     def find(self, turn: Turn) -> None:
         """Let a snapshot stand for the beginning of the turn's text, if there is one."""
-        if not turn.wish.reuse:
+        if not turn.whole or not turn.wish.reuse:
             return
         found = self._prefixes.find(turn.wish.tenant, turn.whole)
         counters.prefixes.labels("miss" if found is None else "hit").inc()
         if found is not None:
-            turn.found, turn.load, turn.source = found, found.slot, "hot"
+            turn.found, turn.load = found, found.slot
             turn.frame = frame_reused(self._placeholder, found.length, turn.whole)
+
+    def remembers(self, tenant: str, tokens: Sequence[int]) -> bool:
+        """Whether there is a snapshot of exactly this text."""
+        return self._prefixes.has(tenant, tokens)
 
     async def make_room(self, turn: Turn) -> None:
         """Have the turn's prompt leave a snapshot, if memory is free."""
-        if turn.wish.remember and turn.prompt is None:
+        if turn.whole and turn.wish.remember and turn.prompt is None:
             try:
                 (turn.prompt,) = await self._hot.acquire(1, 0)
             except StateBusy:
@@ -89,7 +97,7 @@ class Automatic:
 
     def remember(self, turn: Turn, ended: Ended | None) -> None:
         """Keep the snapshot of the turn's prompt, if the engine has made it."""
-        if turn.wish.remember and turn.prompt is not None:
+        if turn.whole and turn.wish.remember and turn.prompt is not None:
             if ended is not None and ended.prompt_saved and not ended.failed:
                 slot, turn.prompt = turn.prompt, None
                 self._prefixes.keep(turn.wish.tenant, turn.whole, slot, turn.found)

@@ -136,6 +136,10 @@ class HotTier:
         self._pins[index] = self._pins.get(index, 0) + 1
         return self._slots[index]
 
+    def has(self, key: str) -> bool:
+        """Whether the content of `key` is here."""
+        return key in self._by_key
+
     def is_pinned(self, key: str) -> bool:
         """Whether somebody uses the content of `key` now."""
         return self._pins.get(self._by_key.get(key, -1), 0) > 0

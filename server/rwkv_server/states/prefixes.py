@@ -50,6 +50,10 @@ class Prefixes:
             self._index.drop(tenant, prefix.key)
         return None
 
+    def has(self, tenant: str, tokens: Sequence[int]) -> bool:
+        """Whether there is a snapshot of exactly these tokens."""
+        return self._hot.has(hot_key(self._index.name(tenant, tokens)))
+
     def keep(self, tenant: str, tokens: Sequence[int], slot: Slot, came_from: Found | None) -> None:
         """Remember that `slot` has what the model holds after `tokens`; gives its pin back.
 

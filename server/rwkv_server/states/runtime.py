@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import httpx
 
 from rwkv_server.model import config
+from rwkv_server.states import chats
+from rwkv_server.states.automatic import Automatic
 from rwkv_server.states.environment import Environment, read_environment, read_key
 from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.events import EngineEvents
@@ -21,6 +23,8 @@ from rwkv_server.states.hot import HotTier
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.loading import Loader
 from rwkv_server.states.peers import Addresses, HttpPeers
+from rwkv_server.states.prefixes import Prefixes
+from rwkv_server.states.reuse import PrefixIndex
 from rwkv_server.states.sessions import Sessions
 from rwkv_server.states.slots import SlotError
 from rwkv_server.states.store.opening import build_store
@@ -29,6 +33,8 @@ from rwkv_server.states.turn import Identity
 from rwkv_server.states.turns import Turns
 
 ENGINE_KEY = "VLLM_API_KEY"
+# Prefixes of one tenant that are known, for each snapshot that memory has room for.
+INDEX_PER_SLOT = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Runtime:
 
     Attributes:
         key: that other engines and vLLM's own routes ask for.
+        prefixes: what automatic reuse has; None where it is off.
+        takes_tokens: whether this vLLM's chats take tokens in place of messages.
     """
 
     environment: Environment
@@ -48,7 +56,9 @@ class Runtime:
     loader: Loader
     sessions: Sessions
     turns: Turns
+    prefixes: Prefixes | None
     key: str
+    takes_tokens: bool
     client: httpx.AsyncClient
 
     async def close(self) -> None:
@@ -67,16 +77,19 @@ async def start_runtime() -> Runtime | None:
     environment = read_environment()
     if environment is None:
         return None
-    return await make_runtime(environment, read_key(), os.environ[ENGINE_KEY])
+    return await make_runtime(environment, read_key(), os.environ[ENGINE_KEY], chats.take_tokens())
 
 
-async def make_runtime(environment: Environment, signing: bytes, key: str) -> Runtime:
+async def make_runtime(
+    environment: Environment, signing: bytes, key: str, takes_tokens: bool
+) -> Runtime:
     """As `start_runtime`.
 
     Args:
         environment: facts of the pod.
         signing: the key of what the connector is told.
         key: of the HTTP routes.
+        takes_tokens: see `Runtime`.
     """
     state, ordinal = environment.state, environment.ordinal
     layout = read_layout(environment)
@@ -101,11 +114,37 @@ async def make_runtime(environment: Environment, signing: bytes, key: str) -> Ru
         placeholder=environment.placeholder,
         default_ttl_s=float(state.default_ttl_seconds),
     )
+    prefixes, automatic = None, None
+    if state.automatic_reuse != "Off":
+        salt = environment.fingerprint.model_dump_json().encode()
+        prefixes = Prefixes(PrefixIndex(salt, INDEX_PER_SLOT * hot.count), hot)
+        automatic = Automatic(prefixes, hot, identity.placeholder)
     turns = Turns(
-        identity, layout, store, hot, events, loader, sessions, time.time, secrets.token_bytes
+        identity,
+        layout,
+        store,
+        hot,
+        events,
+        loader,
+        sessions,
+        time.time,
+        secrets.token_bytes,
+        automatic,
     )
     return Runtime(
-        environment, layout, store, hot, events, peers, loader, sessions, turns, key, client
+        environment=environment,
+        layout=layout,
+        store=store,
+        hot=hot,
+        events=events,
+        peers=peers,
+        loader=loader,
+        sessions=sessions,
+        turns=turns,
+        prefixes=prefixes,
+        key=key,
+        takes_tokens=takes_tokens,
+        client=client,
     )
 
 

@@ -87,6 +87,10 @@ class Turns:
         """Whether a turn goes on from this state now."""
         return self._in_use[hot_key(tenant, ref)] > 0
 
+    def remembers(self, tenant: str, tokens: Sequence[int]) -> bool:
+        """Whether an earlier prompt has left a snapshot of exactly this text."""
+        return self._automatic is not None and self._automatic.remembers(tenant, tokens)
+
     async def find(self, wish: Wish) -> Parent:
         """What the wish goes on from, after everything that can be told without the engine.
 

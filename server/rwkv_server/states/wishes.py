@@ -36,7 +36,7 @@ _REFUSED: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
 }
 
-Dialect = Literal["state", "v1"]
+Dialect = Literal["state", "v1", "none"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Wish:
         session: the session that this is a turn of.
         opens: whether the session begins with this turn.
         ttl_s: how long the saved state lives; None for the store's default.
-        dialect: how the answer is to tell it.
+        dialect: how the answer is to tell it, "none" for not at all.
         reuse: whether a snapshot of the text's beginning may stand for it.
         remember: whether one is left for longer texts.
     """

@@ -15,8 +15,6 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser
 from rwkv_server import vllm_chat_compat
 from rwkv_server.tokenizer import replies
 
-# A turn of somebody else's ends the reply; the first of these that fits takes its blank line along.
-STOPS = ("\n\nUser:", "\nUser:", "\n\nSystem:")
 OPEN = "<think"
 # Tokens that are sure to hold the tags looked for.
 _TAIL = 12
@@ -39,7 +37,7 @@ class RWKVReasoningParser(ReasoningParser):
         """Add the stops of the format, unless the request wants no end."""
         if not request.ignore_eos:
             own = [request.stop] if isinstance(request.stop, str) else list(request.stop or [])
-            request.stop = own + [stop for stop in STOPS if stop not in own]
+            request.stop = own + [stop for stop in replies.STOPS if stop not in own]
         return request
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:

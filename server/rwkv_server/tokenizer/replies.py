@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 THINK_END = "</think>"
+# A turn of somebody else's ends the reply; the first of these that fits takes its blank line along.
+STOPS = ("\n\nUser:", "\nUser:", "\n\nSystem:")
 FENCE = "```"
 _LONGEST_WORD = len("-Infinity")
 _INFO = re.compile(r"[ \t]*\w*[ \t]*\n")

@@ -15,6 +15,8 @@ from rwkv_server.states.wishes import Wish
 
 def tell(wish: Wish, answer: Answer) -> dict[str, Any]:
     """The fields that an answer gets."""
+    if wish.dialect == "none":
+        return {}
     if wish.dialect == "v1":
         return {} if answer.record is None else {"rwkv_state_ref": answer.record.ref}
     record, parent = answer.record, answer.parent

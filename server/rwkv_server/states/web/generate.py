@@ -33,12 +33,16 @@ log = logging.getLogger(__name__)
 
 
 class Generator:
-    """Generation with states on chat and text completions."""
+    """Generation with states on chat and text completions.
+
+    Attributes:
+        chats_take_tokens: whether chats can have states.
+    """
 
     def __init__(self, app: ASGIApp, turns: Turns, chats_take_tokens: bool) -> None:
         """Generate through `app`, whose chats may not take tokens (vLLM 0.18)."""
         self._app, self._turns = app, turns
-        self._chats_take_tokens = chats_take_tokens
+        self.chats_take_tokens = chats_take_tokens
 
     def exchange(
         self, scope: Scope, receive: Receive, send: Send, request: Mapping[str, Any]
@@ -53,7 +57,7 @@ class Generator:
             StateError: nothing was sent yet.
             inner.Declined: vLLM refused it before it generated; nothing was sent yet.
         """
-        if exchange.path == CHAT and not self._chats_take_tokens:
+        if exchange.path == CHAT and not self.chats_take_tokens:
             raise StateNotOffered(
                 "a chat can't have a state with this version of vLLM: use /v1/completions",
                 param="state",

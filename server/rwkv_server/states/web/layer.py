@@ -11,22 +11,26 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rwkv_server.states import counters, wishes
 from rwkv_server.states.errors import StateError, StateNotOffered, StateStoreUnavailable
 from rwkv_server.states.runtime import Runtime, start_runtime
-from rwkv_server.states.web import chats, inner
+from rwkv_server.states.web import inner
+from rwkv_server.states.web.desk import Desk, open_desk
 from rwkv_server.states.web.errors import refusal_of
-from rwkv_server.states.web.exchange import send_reply
-from rwkv_server.states.web.generate import Generator
-from rwkv_server.states.web.routing import build_routes
+from rwkv_server.states.web.exchange import Exchange, send_reply
+from rwkv_server.states.web.response_wish import read_response_wish, unasked_wish
+from rwkv_server.states.web.responses import RESPONSES
+from rwkv_server.states.web.text import Text
 from rwkv_server.web import body, routes
 from rwkv_server.web.errors import send_refusal
 
-# A body without these bytes has no wish, and isn't parsed.
+# A body without these bytes has no wish.
 _WISHES = (b"state", b"\\u")
 
 log = logging.getLogger(__name__)
@@ -42,8 +46,7 @@ class StateLayer:
         self._app, self._start = app, start
         self._lock = asyncio.Lock()
         self._runtime: Runtime | None = None
-        self._generator: Generator | None = None
-        self._routes: ASGIApp | None = None
+        self._desk: Desk | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -62,35 +65,68 @@ class StateLayer:
         content = await body.read_body(receive)
         if content is None:
             return
-        if not any(mark in content for mark in _WISHES):
-            await self._app(scope, body.replay_body(content, receive), send)
-            return
-        request = json.loads(content)
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         try:
-            wish = wishes.read_wish(request, headers)
-            if wish is None:
-                await self._app(scope, body.replay_body(content, receive), send)
-                return
-            del content
-            generator = await self._ready(scope)
-            await generator.serve(generator.exchange(scope, receive, send, request), wish)
+            served = self._concerns(scope["path"], content) and await self._serve(
+                self._exchange(scope, receive, send, json.loads(content))
+            )
         except StateError as error:
             counters.failures.labels(error.code).inc()
             await send_refusal(refusal_of(error), send)
         except inner.Declined as declined:
             await send_reply(send, declined.reply)
+        else:
+            if not served:
+                await self._app(scope, body.replay_body(content, receive), send)
+
+    def _concerns(self, path: str, content: bytes) -> bool:
+        """Whether a body has to be looked at."""
+        reuses = self._desk is not None and self._desk.unasked is not None
+        return reuses or path == RESPONSES or any(mark in content for mark in _WISHES)
+
+    def _exchange(self, scope: Scope, receive: Receive, send: Send, request: Any) -> Exchange:
+        return Exchange(scope, receive, send, request, Text(self._app, scope, request.get("model")))
+
+    async def _serve(self, exchange: Exchange) -> bool:
+        """Answer a request that concerns a state; False where it is vLLM's own."""
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.scope["headers"]}
+        if exchange.path == RESPONSES:
+            return await self._respond(exchange, headers)
+        wish = wishes.read_wish(exchange.request, headers)
+        if wish is not None:
+            desk = await self._ready(exchange.scope)
+            await desk.generator.serve(exchange, desk.with_reuse(wish, exchange.request))
+            return True
+        if self._desk is None or self._desk.unasked is None:
+            return False
+        return await self._desk.unasked.serve(exchange, wishes.read_tenant(headers))
+
+    async def _respond(self, exchange: Exchange, headers: Mapping[str, str]) -> bool:
+        """As `_serve`, for a Response; one that would only be kept by default goes on without."""
+        try:
+            desk = await self._ready(exchange.scope)
+        except StateError:
+            if read_response_wish(exchange.request, headers, "").insists:
+                raise
+            return False
+        wanted = read_response_wish(exchange.request, headers, desk.make_id())
+        if wanted.wish is not None:
+            wish = desk.with_reuse(wanted.wish, exchange.request)
+            return await desk.responses.serve(exchange, replace(wanted, wish=wish))
+        tools = bool(exchange.request.get("tools"))  # vLLM words them otherwise than we do
+        if tools or desk.unasked is None or not desk.unasked.may_reuse(exchange.request):
+            return False
+        wanted = unasked_wish(wishes.read_tenant(headers))
+        return await desk.responses.serve(exchange, wanted)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._ready(scope)
+            desk = await self._ready(scope)
         except StateError as error:
             await send_refusal(refusal_of(error), send)
-            return
-        if self._routes is not None:
-            await self._routes(scope, receive, send)
+        else:
+            await desk.routes(scope, receive, send)
 
-    async def _ready(self, scope: Scope) -> Generator:
+    async def _ready(self, scope: Scope) -> Desk:
         """Start what isn't there yet.
 
         Raises:
@@ -98,14 +134,13 @@ class StateLayer:
             StateStoreUnavailable: the store doesn't answer; the next request tries again.
         """
         async with self._lock:
-            if self._generator is None:
+            if self._desk is None:
                 runtime = await self._start()
                 if runtime is None:
                     raise StateNotOffered("this engine serves no states", param="state")
                 self._runtime = runtime
-                self._generator = Generator(self._app, runtime.turns, chats.take_tokens())
-                self._routes = build_routes(self._app, scope.get("app"), runtime)
-            return self._generator
+                self._desk = open_desk(self._app, scope.get("app"), runtime)
+            return self._desk
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Start with the server and end with it; a store that is down holds nothing up."""

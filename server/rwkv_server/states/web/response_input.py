@@ -11,27 +11,31 @@ from typing import Any
 
 Message = dict[str, Any]
 
-# Read by vLLM's own route in other ways than by a chat's.
-_OTHER_WAYS = ("tools", "prompt", "previous_input_messages")
+# Fields that add to the prompt what no chat has.
+_OTHER_WAYS = ("prompt", "previous_input_messages")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _UNFINISHED = ("in_progress", "incomplete")
 
 
 def read_chat(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A chat request with the same prompt: model, messages and the template's arguments."""
+    """A chat request with the same prompt: model, messages, tools, the template's arguments.
+
+    Tools are told to the model as a chat tells them, which vLLM's own Responses word otherwise.
+    """
     if any(body.get(field) for field in _OTHER_WAYS):
         return None
-    messages = read_messages(body.get("input"))
-    if messages is None:
+    messages, tools = read_messages(body.get("input")), _tools(body.get("tools"))
+    if messages is None or tools is None:
         return None
     instructions = body.get("instructions")
     if instructions:
         messages.insert(0, {"role": "system", "content": instructions})
-    return {
+    chat = {
         "model": body.get("model"),
         "messages": messages,
         "chat_template_kwargs": _arguments(body),
     }
+    return {**chat, "tools": tools} if tools else chat
 
 
 def read_messages(content: Any) -> list[Message] | None:
@@ -48,6 +52,20 @@ def read_messages(content: Any) -> list[Message] | None:
         if not _join(messages, message):
             messages.append(message)
     return None if content[-1].get("status") in _UNFINISHED else messages
+
+
+def _tools(content: Any) -> list[dict[str, Any]] | None:
+    if not content:
+        return []
+    if not isinstance(content, list):
+        return None
+    tools = []
+    for tool in content:
+        if not isinstance(tool, dict) or tool.get("type") != "function":
+            return None
+        function = {name: value for name, value in tool.items() if name != "type"}
+        tools.append({"type": "function", "function": function})
+    return tools
 
 
 def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -37,7 +38,12 @@ def build_routes(app: ASGIApp, outer: Any, runtime: Runtime) -> ASGIApp:
         open_access=state.open_access,
     )
     prefill = EnginePrefill(app, outer, runtime.turns, runtime.key)
-    memory = Memory(runtime.hot, runtime.turns.in_use, lambda tenant: None)
+    memory = Memory(runtime.hot, runtime.turns.in_use, _forget_prefixes(runtime))
     parts = Parts(runtime.store, memory, runtime.peers, prefill)
     saved = SavedStates(facts, parts, clock=time.time, random_bytes=secrets.token_bytes)
     return application.build_app(saved, Flush(runtime.turns, runtime.store.shared))
+
+
+def _forget_prefixes(runtime: Runtime) -> Callable[[str], None]:
+    prefixes = runtime.prefixes
+    return (lambda tenant: None) if prefixes is None else prefixes.forget

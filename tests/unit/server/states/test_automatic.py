@@ -107,7 +107,7 @@ async def test_a_longer_prompt_goes_on_from_a_shorter_one(
     assert first.frame.tokens == tuple(TOKENS[:10])
     second = await turns.begin(UNASKED, Parent(None), TOKENS[:25])
     assert second.frame.tokens == (99, *TOKENS[10:25])
-    assert (second.frame.cached, second.frame.new, second.source) == (10, 25, "hot")
+    assert (second.frame.cached, second.frame.new, second.source) == (10, 25, "none")
     transfer = params.verify(second.params, KEY)
     assert transfer.load is not None and transfer.prompt is not None and transfer.save is None
     engine.end(second)
@@ -183,3 +183,20 @@ async def test_a_saved_turn_leaves_its_prompt_too(turns: Turns, engine: Engine) 
     assert saved.record is not None
     assert (saved.record.consumed_tokens, saved.record.pending) == (41, (8,))
     assert saved.record.parent is None
+
+
+async def test_a_text_that_goes_on_from_a_state_leaves_no_prefix(
+    turns: Turns, engine: Engine, hot: HotTier
+) -> None:
+    wish = Wish("ada", save=True, reuse=True, remember=True)
+    first = await turns.begin(wish, Parent(None), [3, 4])
+    record = (await turns.finish(first, Outcome(engine.end(first), (7,), "length"))).record
+    assert record is not None
+    kept = hot.use.kept
+    second = await turns.begin(wish, Parent(record), TOKENS[:10])
+    assert second.frame.tokens == (99, *TOKENS[:10])
+    await turns.finish(second, Outcome(engine.end(second), (7,), "length"))
+    assert hot.use.kept == kept + 1
+    third = await turns.begin(UNASKED, Parent(None), TOKENS)
+    assert third.frame.cached == 0
+    await turns.abandon(third)

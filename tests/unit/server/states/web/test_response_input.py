@@ -86,10 +86,19 @@ def test_effort_goes_to_the_template(
         {"input": [{"type": "function_call", "name": "x"}]},
         {"input": [{**call(1), "namespace": "n"}]},
         {"input": [said("half") | {"status": "incomplete"}]},
-        {"input": "Hi", "tools": [{"type": "function", "name": "look"}]},
+        {"input": "Hi", "tools": [{"type": "web_search"}]},
         {"input": "Hi", "prompt": {"id": "p"}},
     ],
     ids=lambda body: str(body)[:60],
 )
 def test_what_may_be_read_otherwise_is_no_chat(body: dict[str, Any]) -> None:
     assert response_input.read_chat(body) is None
+
+
+def test_tools_are_told_as_a_chat_tells_them() -> None:
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    found = response_input.read_chat({"input": "Hi", "tools": [tool]})
+    assert found is not None
+    function = {"name": "look", "parameters": {"type": "object"}}
+    assert found["tools"] == [{"type": "function", "function": function}]
+    assert "tools" not in (response_input.read_chat({"input": "Hi", "tools": []}) or {})
