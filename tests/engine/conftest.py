@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from inproc_engine import Engine
     from oracle import Oracle
+    from server_process import ServerProcess
+    from state_engine import StateEngine
     from vllm import LLM
 
 # Read by torch, vLLM and the official implementation when they are imported.
@@ -120,6 +122,43 @@ def kept() -> dict[str, Any]:
     One that ends takes vLLM's process groups with it, and other tests have engines in this process.
     """
     return {}
+
+
+@pytest.fixture(scope="session")
+def states(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> StateEngine:
+    """The bundled model with the connector of states."""
+    import state_engine
+
+    memory = state_engine.Memory.of(tiny_model, tmp_path_factory.mktemp("states"))
+    return state_engine.StateEngine.start(tiny_model, memory)
+
+
+@pytest.fixture(scope="session")
+def states_ahead(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> StateEngine:
+    """The same, scheduled a step ahead as on GPUs."""
+    import state_engine
+
+    folder = tmp_path_factory.mktemp("states-ahead")
+    with state_engine.forced_async_scheduling():
+        return state_engine.StateEngine.start(
+            tiny_model, state_engine.Memory.of(tiny_model, folder)
+        )
+
+
+@pytest.fixture(scope="session")
+def state_server(
+    tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A pod that serves the bundled model, with a store that takes clients' names."""
+    from server_process import ServerProcess
+
+    folder = tmp_path_factory.mktemp("state-server")
+    server = ServerProcess(folder, tiny_model, state__store="persistentVolumeClaim")
+    try:
+        server.wait_until_ready(300)
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

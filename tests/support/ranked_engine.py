@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from inproc_engine import greedy
 from vllm import LLM
@@ -25,7 +26,9 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def start(model: Path, ranks: Ranks) -> Iterator[LLM]:
+def start(
+    model: Path, ranks: Ranks, kv_transfer_config: dict[str, Any] | None = None
+) -> Iterator[LLM]:
     """An fp32 engine; its workers end with the block."""
     llm = LLM(
         model=str(model),
@@ -42,6 +45,7 @@ def start(model: Path, ranks: Ranks) -> Iterator[LLM]:
         tensor_parallel_size=ranks.tensor,
         pipeline_parallel_size=ranks.pipeline,
         distributed_executor_backend="mp",
+        kv_transfer_config=kv_transfer_config,
     )
     try:
         yield llm

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from inproc_engine import Engine
-from vllm import SamplingParams
+from inproc_engine import Engine, greedy
+from vllm import LLM, SamplingParams
 
 from rwkv_server.model.config import parse_config
 from rwkv_server.parent import args
@@ -88,6 +88,12 @@ class Memory:
         self.background.run(self.events.start())
         self._ids = map(str, itertools.count())
 
+    @classmethod
+    def of(cls, model: Path, folder: Path, ranks: int = 1) -> Memory:
+        """For a model's snapshots at fp32."""
+        config = parse_config(json.loads((model / "config.json").read_text()))
+        return cls(folder, StateLayout.of(config, "float32"), ranks)
+
     @property
     def transfer_config(self) -> dict[str, Any]:
         return args.transfer_config(self.path, self.socket)
@@ -106,13 +112,25 @@ class Memory:
         self.background.loop.call_soon_threadsafe(self.events.expect, transfer.id)
         return transfer, save, at_prompt
 
+    def release(self, *slots: Slot | None) -> None:
+        """Let the slots be anybody's."""
+        for slot in slots:
+            if slot is not None:
+                self.background.loop.call_soon_threadsafe(self.hot.release, slot)
+
+    def give_away(self, slot: Slot | None) -> Slot:
+        """Release a slot and give it to somebody else, whom this returns."""
+        self.release(slot)
+        others = self.background.run(self._all())
+        (new,) = (other for other in others if slot is not None and other.index == slot.index)
+        self.release(*(other for other in others if other is not new))
+        return new
+
+    async def _all(self) -> list[Slot]:
+        return await self.hot.acquire(self.hot.use.free, 0)
+
     def ended(self, transfer: Transfer, timeout_s: float = 30) -> Ended:
         return self.background.run(self.events.ended(transfer.id, timeout_s))
-
-
-def layout_of(model: Path) -> StateLayout:
-    """Of a model's snapshots at fp32."""
-    return StateLayout.of(parse_config(json.loads((model / "config.json").read_text())), "float32")
 
 
 def sampling(ask: Ask, transfer: Transfer | None) -> SamplingParams:
@@ -127,14 +145,36 @@ def tokens_of(ask: Ask) -> list[int]:
 
 
 class StateEngine:
-    """An engine in this process, with its memory."""
+    """An engine whose scheduler is in this process, with its memory."""
 
-    def __init__(self, model: Path, memory: Memory) -> None:
+    def __init__(self, offline: LLM, memory: Memory) -> None:
         self.memory = memory
-        self.engine = Engine(model, kv_transfer_config=memory.transfer_config)
-        self.llm: Any = self.engine.llm.llm_engine
+        self.offline = offline
+        self.llm: Any = offline.llm_engine
         self.core: Any = self.llm.engine_core.engine_core
+        self._keep_connector()
         self._names = map("r{}".format, itertools.count())
+
+    @classmethod
+    def start(cls, model: Path, memory: Memory) -> StateEngine:
+        """All in this process."""
+        return cls(Engine(model, kv_transfer_config=memory.transfer_config).llm, memory)
+
+    def _keep_connector(self) -> None:
+        """Show the worker's connector to vLLM in this engine's steps only.
+
+        vLLM has one for a whole process, and here are other engines beside.
+        """
+        from vllm.distributed.kv_transfer import kv_transfer_state
+
+        step, connector = self.core.step_fn, kv_transfer_state._KV_CONNECTOR_AGENT
+        kv_transfer_state._KV_CONNECTOR_AGENT = None
+
+        def step_with_connector() -> Any:
+            with mock.patch.object(kv_transfer_state, "_KV_CONNECTOR_AGENT", connector):
+                return step()
+
+        self.core.step_fn = step_with_connector
 
     def add(self, ask: Ask) -> tuple[str, tuple[Transfer, Slot | None, Slot | None]]:
         """Put a request in, and step nothing yet."""
@@ -172,8 +212,16 @@ class StateEngine:
 
     def plain(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
         """Greedy tokens of requests without any parameters."""
-        answers = self.engine.generate([list(prompt) for prompt in prompts], max_tokens)
-        return [answer.tokens for answer in answers]
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        done = self.offline.generate(inputs, greedy(max_tokens), use_tqdm=False)
+        return [list(output.outputs[0].token_ids) for output in done]
+
+    def preempt(self) -> None:
+        """Push all running requests out, as vLLM does when its cache is reset."""
+        scheduler = self.core.scheduler
+        # Blocks of steps under way aren't free yet, which vLLM would take for a failure.
+        with mock.patch.object(scheduler.kv_cache_manager, "reset_prefix_cache", lambda: True):
+            scheduler.reset_prefix_cache(reset_running_requests=True)
 
 
 @contextmanager
@@ -192,7 +240,10 @@ def forced_async_scheduling() -> Iterator[None]:
         check(cls, config)
         config.scheduler_config.async_scheduling = True
 
-    sync = property(lambda self: False, lambda self, value: None)
+    def never(self: Any, value: bool) -> None:
+        vars(self)["use_async_scheduling"] = False  # for when the property is gone again
+
+    sync = property(lambda self: False, never)
     with (
         mock.patch.object(CpuPlatform, "check_and_update_config", classmethod(with_async)),
         mock.patch.object(GPUModelRunner, "use_async_scheduling", sync, create=True),
