@@ -28,11 +28,12 @@ class PaperBlobs:
     """The plainest backend there can be."""
 
     blobs: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    clock: Callable[[], float] = time.time
 
     async def create(self, key: str, content: bytes) -> None:
         if key in self.blobs:
             raise BlobExists(key)
-        self.blobs[key] = (content, time.time())
+        self.blobs[key] = (content, self.clock())
 
     async def get(self, key: str) -> bytes:
         if key not in self.blobs:
