@@ -86,7 +86,7 @@ class FaultyBlobs:
         if self.how in ("answer lost", "killed after"):
             await call()
         if self.how in ("refused", "answer lost"):
-            raise StateStoreUnavailable("a fault")
+            raise StateStoreUnavailable("a fault", retry_after_s=1)
         self.dead = True
         raise Killed
 

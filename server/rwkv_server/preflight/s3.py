@@ -71,6 +71,7 @@ def open_bucket(s3: S3, kept: timedelta = CREDENTIALS_KEPT) -> S3Store:
         endpoint=s3.endpoint,
         region=s3.region,
         credential_provider=credentials,
+        disable_bulk_delete=True,  # not every server has it, and keys go one by one
         client_options={
             "allow_http": (s3.endpoint or "").startswith("http://"),
             "timeout": TIMEOUT,
@@ -81,7 +82,7 @@ def open_bucket(s3: S3, kept: timedelta = CREDENTIALS_KEPT) -> S3Store:
 
 
 def probe_bucket(s3: S3, owner: str, content: bytes) -> None:
-    """Write, read back and delete one object of this pod's.
+    """Write, read back, list and delete one object of this pod's.
 
     Raises:
         StoreDenied: the server refuses these credentials, or one of the three.
@@ -91,10 +92,25 @@ def probe_bucket(s3: S3, owner: str, content: bytes) -> None:
     with translated(s3):
         store = open_bucket(s3)
         obstore.put(store, key, content)
+        once = _creates_once(store, key)
         found = bytes(obstore.get(store, key).bytes())
+        next(iter(obstore.list(store, chunk_size=1)), None)
         obstore.delete(store, key)
+    if not once:
+        raise StoreUnreachable(
+            f"{place(s3)} writes over an object that was to be created only (If-None-Match): "
+            "states would get lost there. Use a server that has conditional writes."
+        )
     if found != content:
         raise StoreUnreachable(f"{place(s3)} gave back other bytes than were written to it")
+
+
+def _creates_once(store: S3Store, key: str) -> bool:
+    try:
+        obstore.put(store, key, b"a second time", mode="create", use_multipart=False)
+    except exceptions.AlreadyExistsError:
+        return True
+    return False
 
 
 def place(s3: S3) -> str:

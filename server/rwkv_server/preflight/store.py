@@ -39,7 +39,7 @@ class StoreReport:
 
 
 def probe_directory(path: Path, owner: str) -> None:
-    """Write, sync, read and delete `path/.rwkv-probe.<owner>`.
+    """Write, sync, link, read and delete `path/.rwkv-probe.<owner>`.
 
     Raises:
         StoreDenied: this user may not write there.
@@ -50,6 +50,7 @@ def probe_directory(path: Path, owner: str) -> None:
     try:
         _write_synced(probe, content)
         _sync_directory(path)
+        _check_links(probe)
         found = probe.read_bytes()
         probe.unlink()
     except OSError as error:
@@ -84,6 +85,20 @@ def _write_synced(path: Path, content: bytes) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _check_links(probe: Path) -> None:
+    """A state's name is a second name of what was written: the one way to take it only once."""
+    second = probe.with_name(f"{probe.name}.link")
+    second.unlink(missing_ok=True)
+    try:
+        os.link(probe, second)
+    except OSError as error:
+        raise StoreUnreachable(
+            f"{probe.parent} has no hard links: {error.strerror}. States need them; use another "
+            "kind of volume."
+        ) from None
+    second.unlink()
 
 
 def _sync_directory(path: Path) -> None:

@@ -18,6 +18,8 @@ from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing
 
 # As S3 servers call it: AWS has no end, MinIO, Ceph and versitygw have.
 _FULL = re.compile(r"XMinioStorageFull|QuotaExceeded|InsufficientStorage|507|No space left")
+# Listings have no type of their own for a refusal.
+_DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"}
 _NO_BUCKET = "NoSuchBucket"
 _RETRY_AFTER_S = 5
 
@@ -92,7 +94,7 @@ class ObjectBlobs:
         if _FULL.search(text):
             return StateStoreFull(f"the state store {self._name} is full: {words}. Delete states.")
         denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-        if isinstance(error, (*denied, PermissionError)):
+        if words in _DENIED or isinstance(error, (*denied, PermissionError)):
             return StateStoreUnavailable(
                 f"the state store {self._name} refuses: {words}. Check its credentials, and that "
                 "they may get, put, list and delete."

@@ -15,6 +15,7 @@ from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.disk import SystemDisk
 from rwkv_server.states.store.objects import ObjectBlobs
+from rwkv_server.states.store.retried import RetriedBlobs
 from rwkv_server.states.store.states import Place, StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.timed import TimedBlobs
@@ -22,6 +23,7 @@ from rwkv_server.states.store.volume import VolumeBlobs
 
 TIMEOUT_S = 10.0
 THREADS = 8
+PAUSES_S = (0.1, 0.5)
 
 
 def build_store(
@@ -54,7 +56,7 @@ def _backend(state: State, deployment: str, random_bytes: Callable[[int], bytes]
             bucket = s3.open_bucket(state.s3)
         except StoreError as error:
             raise StateStoreUnavailable(error.message) from error
-        return ObjectBlobs(bucket, deployment, s3.place(state.s3))
+        return RetriedBlobs(ObjectBlobs(bucket, deployment, s3.place(state.s3)), PAUSES_S)
     if state.path is None:
         raise ValueError("neither a path nor a bucket")
     threads = Threads(THREADS)
