@@ -153,7 +153,13 @@ def state_server(
     from server_process import ServerProcess
 
     folder = tmp_path_factory.mktemp("state-server")
-    server = ServerProcess(folder, tiny_model, state__store="persistentVolumeClaim")
+    server = ServerProcess(
+        folder,
+        tiny_model,
+        model__maxModelLen=512,
+        engine__maxNumBatchedTokens=64,
+        state__store="persistentVolumeClaim",
+    )
     try:
         server.wait_until_ready(300)
         yield server

@@ -19,8 +19,8 @@ from rwkv_server.states.errors import StateError, StateNotOffered
 from rwkv_server.states.record import Finish
 from rwkv_server.states.turn import Answer, Outcome, Turn
 from rwkv_server.states.turns import Turns
-from rwkv_server.states.web import answers, text
-from rwkv_server.states.web.exchange import Exchange, call, collect_reply, send_part, send_reply
+from rwkv_server.states.web import answers, inner, text
+from rwkv_server.states.web.exchange import Exchange, call, send_part, send_reply
 from rwkv_server.states.web.sse import Stream, finish_of
 from rwkv_server.states.web.text import Text
 from rwkv_server.states.web.visible import Told, read_told, visible_tokens
@@ -70,20 +70,33 @@ class Generator:
 
     async def run(self, exchange: Exchange, turn: Turn) -> None:
         """Generate for a turn that was begun, answer, and end the turn."""
+        reply, stream = inner.Reply(), Stream(partial(answers.correct_usage, frame=turn.frame))
+
+        async def relay(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                reply.status, reply.headers = message["status"], list(message.get("headers", ()))
+                if reply.streams:
+                    await exchange.send(message)
+            elif not reply.streams:
+                reply.body += message.get("body", b"")
+            elif passed := stream.feed(message.get("body", b"")):
+                await send_part(exchange.send, passed, more=True)
+
         try:
-            if exchange.streams:
-                await self._stream(exchange, turn)
+            await call(self._app, exchange, framed(exchange, turn), relay)
+            if exchange.gone:
+                return
+            if reply.streams:
+                await self._end_stream(exchange, turn, stream)
+            elif reply.status == 200:
+                await self._end_whole(exchange, turn, reply)
             else:
-                await self._whole(exchange, turn)
+                await send_reply(exchange.send, reply)
         finally:
             # A turn that was finished has nothing left to give back.
             await self._turns.abandon(turn)
 
-    async def _whole(self, exchange: Exchange, turn: Turn) -> None:
-        reply = await collect_reply(self._app, exchange, framed(exchange, turn))
-        if exchange.gone or reply.status != 200:
-            await send_reply(exchange.send, reply)
-            return
+    async def _end_whole(self, exchange: Exchange, turn: Turn, reply: inner.Reply) -> None:
         body = json.loads(reply.body)
         usage = body.get("usage") or {}
         answer = await self._end(exchange, turn, read_told(body, usage))
@@ -94,27 +107,11 @@ class Generator:
         reply.body = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         await send_reply(exchange.send, reply)
 
-    async def _stream(self, exchange: Exchange, turn: Turn) -> None:
-        stream = Stream(partial(answers.correct_usage, frame=turn.frame))
-        status = 0
-
-        async def relay(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                await exchange.send(message)
-            elif status != 200:
-                await exchange.send(message)
-            elif passed := stream.feed(message.get("body", b"")):
-                await send_part(exchange.send, passed, more=True)
-
-        await call(self._app, exchange, framed(exchange, turn), relay)
-        if status != 200:
-            return
-        told = None if stream.failed or exchange.gone else _told_of(stream)
-        answer = await self._end(exchange, turn, told)
-        wanted = exchange.request.get("stream_options") or {}
-        last = stream.end(answers.tell(turn.wish, answer), bool(wanted.get("include_usage")))
+    async def _end_stream(self, exchange: Exchange, turn: Turn, stream: Stream) -> None:
+        answer = await self._end(exchange, turn, None if stream.failed else _told_of(stream))
+        wanted = exchange.request.get("stream_options")
+        with_usage = isinstance(wanted, Mapping) and bool(wanted.get("include_usage"))
+        last = stream.end(answers.tell(turn.wish, answer), with_usage)
         await send_part(exchange.send, last, more=False)
 
     async def _end(self, exchange: Exchange, turn: Turn, told: Told | None) -> Answer:
@@ -144,9 +141,9 @@ def framed(exchange: Exchange, turn: Turn) -> dict[str, Any]:
         plain["kv_transfer_params"] = turn.params
     else:
         plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
-    if exchange.streams and turn.wish.save:
-        options = request.get("stream_options")
-        plain["stream_options"] = {**(options or {}), "include_usage": True}
+    options = request.get("stream_options") or {}
+    if exchange.streams and turn.wish.save and isinstance(options, Mapping):
+        plain["stream_options"] = {**options, "include_usage": True}
     return plain
 
 

@@ -31,6 +31,12 @@ class Reply:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
 
+    @property
+    def streams(self) -> bool:
+        """Whether it is a good answer in pieces."""
+        kinds = [value for name, value in self.headers if name.lower() == b"content-type"]
+        return self.status == 200 and any(kind.startswith(b"text/event-stream") for kind in kinds)
+
 
 def scope_of(scope: Scope, path: str, body: bytes) -> Scope:
     """The scope of a POST with a JSON body that comes with the client's key."""

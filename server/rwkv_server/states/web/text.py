@@ -82,7 +82,13 @@ def follows_answer(record: Record) -> bool:
 
 
 async def chat_tokens(text: Text, request: Mapping[str, Any], record: Record | None) -> list[int]:
-    """The new text of a chat."""
+    """The new text of a chat.
+
+    Raises:
+        StateUnsupportedOption: there is none.
+    """
+    if not isinstance(request.get("messages"), list):
+        raise StateUnsupportedOption("messages: wanted a list", param="messages")
     if record is not None and follows_answer(record):
         return await text.bridge(request)
     return await text.render(request, request["messages"])

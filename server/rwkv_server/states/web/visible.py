@@ -60,8 +60,9 @@ async def visible_tokens(
     output = tuple(ended.tokens[prompt:])
     if isinstance(told.stop_reason, str):
         output = output[: told.completion_tokens]
-        fewest = request.get("min_tokens") or 0
-        return await _before_stop(text, output, told.stop_reason, fewest)
+        fewest = request.get("min_tokens")
+        unseen = fewest if isinstance(fewest, int) else 0
+        return await _before_stop(text, output, told.stop_reason, unseen)
     return output[:-1] if ended.status == _STOPPED else output
 
 

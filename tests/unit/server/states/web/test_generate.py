@@ -255,11 +255,25 @@ async def test_refusals_come_in_openais_shape(server):
         ({"state": {}, "n": 2}, 400, "state_unsupported_option"),
         ({"state": {}, "prompt": ["a", "b"]}, 400, "state_unsupported_option"),
         ({"state": {"save": True}, "prompt": ""}, 400, "state_unsupported_option"),
+        ({"state": {"save": True}, "prompt": None}, 400, "state_unsupported_option"),
+        ({"state": {"save": True}, "prompt": [1, True]}, 400, "state_unsupported_option"),
     ]
     for body, status, code in cases:
         answer = await server.post("/v1/completions", **{"prompt": "a", **body})
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), body
     assert server.engine.seen == []
+
+
+async def test_a_chat_without_messages_is_refused(server):
+    answer = await server.post("/v1/chat/completions", state={"save": True})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+
+
+async def test_options_of_a_stream_that_are_none_are_vllms_to_refuse(server):
+    body = {"prompt": "a", "state": {"save": True}, "stream": True, "stream_options": [1]}
+    with pytest.raises(AttributeError, match="get"):  # what the engine on paper does with it
+        await server.post("/v1/completions", **body)
+    assert server.runtime.hot.use.pinned == 0
 
 
 async def test_chats_that_take_no_tokens(tmp_path):
