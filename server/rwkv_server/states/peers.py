@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from rwkv_server.states import refs
+from rwkv_server.states.claims import ClaimWish, EndWish, Token
 from rwkv_server.states.errors import (
     StateCorrupt,
     StateError,
@@ -56,6 +57,16 @@ class Addresses:
         return [ordinal for ordinal in range(self.ordinals) if ordinal != self.own]
 
 
+@dataclass(frozen=True)
+class PeerClaim:
+    """The right to a turn of a session whose log another engine has."""
+
+    ordinal: int
+    tenant: str
+    session: str
+    token: Token
+
+
 class HttpPeers:
     """The other engines."""
 
@@ -87,17 +98,12 @@ class HttpPeers:
             raise StateCorrupt(f"the snapshot of state {ref} was changed on its way here")
         return answer.content
 
-    async def head(self, tenant: str, session: str) -> str | None:
-        """The ref of a session's head, wherever it is; None if no engine has it.
+    async def session(self, tenant: str, session: str) -> dict[str, Any] | None:
+        """What the engine with the session's log says of it; None if no engine has it.
 
         Raises:
             StateStoreUnavailable: nobody has it, and one that may doesn't answer.
         """
-        found = await self.session(tenant, session)
-        return None if found is None else str(found["ref"])
-
-    async def session(self, tenant: str, session: str) -> dict[str, Any] | None:
-        """As `head`, with all that the engine says of the session."""
 
         async def ask(ordinal: int) -> dict[str, Any] | None:
             try:
@@ -105,7 +111,7 @@ class HttpPeers:
             except StateNotFound:
                 return None
             found: dict[str, Any] = answer.json()
-            return found
+            return {**found, "ordinal": ordinal}
 
         answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
         found = [answer for answer in answers if isinstance(answer, dict)]
@@ -113,6 +119,33 @@ class HttpPeers:
             return max(found, key=lambda each: each["turns"])
         _raise_first(answers)
         return None
+
+    async def claim(
+        self, tenant: str, session: str, found: dict[str, Any], seconds: float
+    ) -> PeerClaim:
+        """The right to the next turn of a session, from the engine that has its log.
+
+        Args:
+            tenant: whose session.
+            session: its id.
+            found: as `session` gave it.
+            seconds: when others may take the turn as dead.
+
+        Raises:
+            SessionConflict: another turn was faster.
+            StateStoreUnavailable: the engine doesn't answer.
+        """
+        ordinal = int(found["ordinal"])
+        wish = ClaimWish(turns=found["turns"], seconds=seconds)
+        path = f"sessions/{session}/claim"
+        answer = await self._send("POST", ordinal, path, tenant, content=wish.model_dump_json())
+        return PeerClaim(ordinal, tenant, session, Token.model_validate_json(answer.content))
+
+    async def end(self, claim: PeerClaim, ref: str | None) -> None:
+        """End a turn that was claimed: at a state, or None if it came to nothing; raises so too."""
+        wish = EndWish(token=claim.token, ref=ref)
+        path = f"sessions/{claim.session}/end"
+        await self._send("POST", claim.ordinal, path, claim.tenant, content=wish.model_dump_json())
 
     async def pages(
         self, tenant: str, session: str | None, after: str | None, limit: int
@@ -142,7 +175,7 @@ class HttpPeers:
         query = {} if session is None else {"session": session}
 
         async def ask(ordinal: int) -> int:
-            answer = await self._send("DELETE", ordinal, "states", tenant, query)
+            answer = await self._send("DELETE", ordinal, "states", tenant, params=query)
             return int(answer.json()["erased"])
 
         answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
@@ -158,16 +191,16 @@ class HttpPeers:
     async def _get(
         self, ordinal: int, path: str, tenant: str, query: dict[str, Any] | None = None
     ) -> httpx.Response:
-        return await self._send("GET", ordinal, path, tenant, query)
+        return await self._send("GET", ordinal, path, tenant, params=query)
 
     async def _send(
-        self, method: str, ordinal: int, path: str, tenant: str, query: dict[str, Any] | None
+        self, method: str, ordinal: int, path: str, tenant: str, **more: Any
     ) -> httpx.Response:
         headers = {"authorization": f"Bearer {self._key}", "x-rwkv-tenant": tenant}
         url = f"{self._addresses.url_of(ordinal)}/internal/{path}"
         try:
             answer = await self._client.request(
-                method, url, headers=headers, params=query, timeout=TIMEOUT
+                method, url, headers=headers, timeout=TIMEOUT, **more
             )
         except httpx.HTTPError as error:
             kind = NoEngine if _has_no_name(error) else StateStoreUnavailable

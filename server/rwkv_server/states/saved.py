@@ -12,6 +12,7 @@ from typing import Any
 
 from rwkv_server.states import content as files
 from rwkv_server.states import exports, refs, uploads
+from rwkv_server.states.claims import Claims
 from rwkv_server.states.errors import (
     StateForbidden,
     StateInUse,
@@ -45,6 +46,7 @@ class SavedStates:
         self.store = parts.store
         self._memory, self._peers, self._prefill = parts.memory, parts.peers, parts.prefill
         self._clock, self._random_bytes = clock, random_bytes
+        self.claims = Claims(parts.store, clock)
 
     @property
     def durable(self) -> bool:
@@ -211,7 +213,8 @@ class SavedStates:
         head = await self.store.head(tenant, session)
         if head is None:
             return None
-        return {"id": session, "ref": head.ref, "turns": head.turn, "busy": head.busy}
+        where = {"id": session, "ordinal": self.facts.ordinal}
+        return {**where, "ref": head.ref, "turns": head.turn, "busy": head.busy}
 
     def name(self, new: New) -> str:
         """The ref that a new state gets.

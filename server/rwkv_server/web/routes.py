@@ -50,6 +50,8 @@ STATES: dict[str, tuple[tuple[str, ...], Access]] = {
     "/internal/states/{ref}": (("GET",), Access.KEY),
     "/internal/states/{ref}/content": (("GET",), Access.KEY),
     "/internal/sessions/{id}": (("GET",), Access.KEY),
+    "/internal/sessions/{id}/claim": (("POST",), Access.KEY),
+    "/internal/sessions/{id}/end": (("POST",), Access.KEY),
     "/internal/flush": (("POST",), Access.LOOPBACK),
 }
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from rwkv_server.states import refs
+from rwkv_server.states.claims import ClaimWish, EndWish, Token
 from rwkv_server.states.errors import StateNotFound
 from rwkv_server.states.record import dump_record
 from rwkv_server.states.saved import SavedStates
@@ -55,6 +56,19 @@ def build_router(saved: SavedStates, flush: Flush) -> APIRouter:
         if found is None:
             raise StateNotFound(f"there is no session {session}")
         return found
+
+    @router.post("/sessions/{session}/claim")
+    async def claim(request: Request, session: str) -> Token:
+        wish = await reading.read_json(request, ClaimWish)
+        refs.check_id(session, "session")
+        return await saved.claims.begin(reading.tenant_of(request), session, wish)
+
+    @router.post("/sessions/{session}/end")
+    async def end(request: Request, session: str) -> dict[str, str]:
+        wish = await reading.read_json(request, EndWish)
+        refs.check_id(session, "session")
+        await saved.claims.end(reading.tenant_of(request), session, wish)
+        return {}
 
     @router.post("/flush")
     async def write_down() -> dict[str, int]:

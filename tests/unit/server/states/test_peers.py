@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 
 import httpx
@@ -10,6 +11,7 @@ import state_app
 import state_stores
 
 from rwkv_server.states.errors import (
+    SessionConflict,
     StateCorrupt,
     StateLost,
     StateNotFound,
@@ -114,6 +116,60 @@ async def test_a_session_is_found_wherever_its_head_is(engines):
         assert (await http.get("/v1/sessions/s")).status_code == 404
 
 
+async def test_a_turn_of_a_session_is_claimed_and_ended_where_its_log_is(engines):
+    here, home, third = engines
+    store = home.store
+    claim = await store.claim("default", "s", None, home.saved._clock() + 60)
+    await store.end(claim, "p1-x-1")
+    asked = here.saved._peers
+    found = await asked.session("default", "s")
+    assert (found["ref"], found["turns"], found["ordinal"]) == ("p1-x-1", 1, 1)
+    turn = await asked.claim("default", "s", found, 60)
+    for other in (asked, third.saved._peers):
+        with pytest.raises(SessionConflict):
+            await other.claim("default", "s", found, 60)
+    assert (await store.head("default", "s")).busy
+    await asked.end(turn, "p0-x-2")
+    await asked.end(turn, "p0-x-2")
+    assert (await store.head("default", "s")).ref == "p0-x-2"
+    assert await here.store.head("default", "s") is None
+    with pytest.raises(SessionConflict, match="another turn meanwhile"):
+        await asked.claim("default", "s", found, 60)
+    again = await third.saved._peers.session("default", "s")
+    turn = await third.saved._peers.claim("default", "s", again, 60)
+    await third.saved._peers.end(turn, None)
+    assert (await store.head("default", "s")).ref == "p0-x-2"
+
+
+async def test_another_tenants_session_is_not_claimed(engines):
+    here, home, _ = engines
+    claim = await home.store.claim("victim", "s", None, home.saved._clock() + 60)
+    await home.store.end(claim, "p1-x-1")
+    found = {"ordinal": 1, "turns": 1}
+    with pytest.raises(StateNotFound):
+        await here.saved._peers.claim("thief", "s", found, 60)
+    victims = await here.saved._peers.claim("victim", "s", found, 60)
+    stolen = dataclasses.replace(victims, tenant="thief")
+    await here.saved._peers.end(stolen, "evil")
+    head = await home.store.head("victim", "s")
+    assert (head.ref, head.busy) == ("p1-x-1", True)
+
+
+async def test_a_claim_ends_by_its_deadline_when_its_engine_is_gone(engines):
+    here, home, third = engines
+    claim = await home.store.claim("default", "s", None, home.saved._clock() + 60)
+    await home.store.end(claim, "p1-x-1")
+    found = await here.saved._peers.session("default", "s")
+    lost = await here.saved._peers.claim("default", "s", found, 30)
+    home.saved._clock.now += 60
+    await third.saved._peers.claim("default", "s", found, 30)
+    with pytest.raises(SessionConflict, match="took longer"):
+        await here.saved._peers.end(lost, "p0-x-2")
+    home.down = True
+    with pytest.raises(StateStoreUnavailable):
+        await here.saved._peers.end(lost, None)
+
+
 def peers(handler, ordinals=2):
     client = httpx.AsyncClient(transport=httpx.MockTransport(handler))
     return HttpPeers(Addresses(lambda n: f"http://e{n}", ordinals, 0), "secret", client)
@@ -137,7 +193,7 @@ async def test_an_engine_that_there_is_not_has_no_sessions():
         raise httpx.ConnectError("no name") from error
 
     asked = peers(handler)
-    assert await asked.head("team", "s") is None
+    assert await asked.session("team", "s") is None
     assert await asked.pages("team", None, None, 10) == []
     assert await asked.forget("team", None) == 0
     with pytest.raises(StateStoreUnavailable):

@@ -11,10 +11,13 @@ import state_stores
 from rwkv_server.web import routes
 
 SECRET = "hidden"
+TOKEN = {"turn": 2, "number": 1, "owner": "x", "deadline": 1.0}
 BODIES = {
     "/v1/states/{ref}/fork": {"json": {}},
     "/v1/states/{ref}/touch": {"json": {}},
     "/v1/rwkv/state/{ref}/clone": {"json": {"target_ref": "stolen"}},
+    "/internal/sessions/{id}/claim": {"json": {"turns": 1, "seconds": 60}},
+    "/internal/sessions/{id}/end": {"json": {"token": TOKEN, "ref": None}},
 }
 # What isn't about one state.
 OTHERS = {"/openapi.json", "/v1/rwkv/state/capabilities", "/internal/flush"}
@@ -54,6 +57,8 @@ async def test_another_tenants_name_is_as_unknown_as_one_that_never_was(engine):
         ):
             if method == "PUT" or (method, path) == ("DELETE", f"/v1/sessions/{SECRET}"):
                 continue
+            if path.endswith("/end"):
+                continue  # for engines, which have a claim; see test_peers
             answer = await thief.request(method, path, **body)
             blank = await thief.request(method, never, **body)
             assert answer.status_code == blank.status_code == 404, (method, path, answer.text)
