@@ -334,6 +334,18 @@ async def test_sessions_are_shown_and_erased_with_their_states(engine, http):
     assert "default/" in engine.tier.dropped
 
 
+async def test_answers_of_the_responses_api_are_kept_and_go_with_their_states(engine, http):
+    made = await make(http)
+    assert error(await http.get(f"/v1/responses/{made['ref']}")) == (404, "state_not_found")
+    kept = b'{"id":"' + made["ref"].encode() + b'","object":"response"}'
+    await engine.store.put_document("default", made["ref"], kept)
+    assert (await http.get(f"/v1/responses/{made['ref']}")).content == kept
+    gone = await http.delete(f"/v1/responses/{made['ref']}")
+    assert gone.json() == {"id": made["ref"], "object": "response", "deleted": True}
+    for path in ("responses", "states"):
+        assert error(await http.get(f"/v1/{path}/{made['ref']}")) == (404, "state_not_found")
+
+
 async def test_everything_is_erased_only_when_that_is_said(engine, http):
     for _ in range(3):
         await make(http)
