@@ -6,6 +6,7 @@ tensors, counts and pending tokens are believed; what says that it is of another
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from typing import Any
 from rwkv_server.states.errors import StateCorrupt, StateIncompatible
 from rwkv_server.states.record import FORMAT, Fingerprint, Record
 
-RECORD = "rwkv_state"
-"""The metadata key that holds the record."""
+RECORD, SUM = "rwkv_state", "rwkv_sha256"
+"""The metadata keys of the record, and of the digest of the record and all tensors."""
 
 _MAX_CONSUMED = 1 << 53
 _COMPARED = ("model", "tokenizer", "layout", "dtype", "adapters")
@@ -44,12 +45,39 @@ class Told:
 
 def embed(content: bytes, record: Record) -> tuple[bytes, memoryview]:
     """The export of a stored file, whose sum was checked: its new head, and the tensors' bytes."""
-    start = 8 + int.from_bytes(content[:8], "little")
+    start = _start(content)
+    tensors, told = memoryview(content)[start:], record.model_dump_json()
     head = json.loads(content[8:start])
-    head["__metadata__"] = {"format": "pt", RECORD: record.model_dump_json()}
+    head["__metadata__"] = {"format": "pt", RECORD: told, SUM: _sum(told, tensors)}
     encoded = json.dumps(head, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
-    return len(encoded).to_bytes(8, "little") + encoded, memoryview(content)[start:]
+    return len(encoded).to_bytes(8, "little") + encoded, tensors
+
+
+def check_sum(content: bytes, metadata: Mapping[str, str]) -> None:
+    """Compare an import with the digest that it was exported with; one without has no promise.
+
+    Raises:
+        StateCorrupt: it was changed on its way.
+    """
+    if SUM not in metadata:
+        return
+    found = _sum(metadata.get(RECORD, ""), memoryview(content)[_start(content) :])
+    if found != metadata[SUM]:
+        raise StateCorrupt(
+            "the file isn't what was exported: its SHA-256 is another; export it again"
+        )
+
+
+def _start(content: bytes) -> int:
+    """Where the tensors begin."""
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def _sum(record: str, tensors: memoryview) -> str:
+    digest = hashlib.sha256(record.encode("utf-8", "surrogatepass"))
+    digest.update(tensors)
+    return digest.hexdigest()
 
 
 def read_told(metadata: Mapping[str, str], ours: Fingerprint, limits: Limits) -> Told:

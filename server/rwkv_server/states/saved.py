@@ -29,6 +29,8 @@ from rwkv_server.states.store.quota import Usage
 
 # Metadata and names around a snapshot's bytes in an uploaded file.
 ROOM = 1 << 20
+# Uploads that are parsed at the same time: each takes a core.
+IMPORTS = 2
 
 
 class SavedStates:
@@ -47,6 +49,7 @@ class SavedStates:
         self._memory, self._peers, self._prefill = parts.memory, parts.peers, parts.prefill
         self._clock, self._random_bytes = clock, random_bytes
         self.claims = Claims(parts.store, clock)
+        self._importing = asyncio.Semaphore(IMPORTS)
 
     @property
     def durable(self) -> bool:
@@ -88,7 +91,7 @@ class SavedStates:
         """
         self._refuse_when_open("exported")
         record = await self.show(tenant, ref)
-        return exports.embed(await self.content(record), record)
+        return await asyncio.to_thread(exports.embed, await self.content(record), record)
 
     async def page(self, tenant: str, session: str | None, after: str | None, limit: int) -> Page:
         """A page of the tenant's states, of all engines.
@@ -129,7 +132,8 @@ class SavedStates:
             StateCorrupt, StateIncompatible: nothing was written.
         """
         self.name(new)
-        slot, told = await asyncio.to_thread(self._read_import, content)
+        async with self._importing:
+            slot, told = await asyncio.to_thread(self._read_import, content)
         return await self._put_slot(new, slot, told, "import")
 
     async def import_pth(self, new: New, content: bytes) -> Record:
@@ -140,8 +144,9 @@ class SavedStates:
         """
         self.name(new)
         slot = memoryview(bytearray(self.facts.layout.nbytes))
-        await uploads.read_initial_state(content, self.facts.layout, slot)
-        await asyncio.to_thread(files.check_finite, self.facts.layout, slot)
+        async with self._importing:
+            await uploads.read_initial_state(content, self.facts.layout, slot)
+            await asyncio.to_thread(files.check_finite, self.facts.layout, slot)
         return await self._put_slot(new, slot, Told(), "initial")
 
     async def touch(self, tenant: str, ref: str, ttl_s: float | None) -> Record:
@@ -260,6 +265,7 @@ class SavedStates:
     def _read_import(self, content: bytes) -> tuple[memoryview, Told]:
         slot = memoryview(bytearray(self.facts.layout.nbytes))
         metadata = files.read_metadata(content)
+        exports.check_sum(content, metadata)
         told = exports.read_told(metadata, self.facts.fingerprint, self.facts.limits)
         files.from_safetensors(self.facts.layout, content, slot)
         files.check_finite(self.facts.layout, slot)

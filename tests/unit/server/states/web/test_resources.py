@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from random import Random
 
 import pth_file
 import pytest
@@ -173,9 +175,11 @@ def rewritten(content, **changes):
             record["fingerprint"][name] = value
         else:
             record[name] = value
-    head["__metadata__"][exports.RECORD] = json.dumps(record)
+    told, tensors = json.dumps(record), content[8 + length :]
+    head["__metadata__"][exports.RECORD] = told
+    head["__metadata__"][exports.SUM] = hashlib.sha256(told.encode() + tensors).hexdigest()
     encoded = json.dumps(head).encode()
-    return len(encoded).to_bytes(8, "little") + encoded + content[8 + length :]
+    return len(encoded).to_bytes(8, "little") + encoded + tensors
 
 
 async def test_an_import_says_nothing_of_whose_it_is(http):
@@ -252,6 +256,30 @@ async def test_damaged_files_are_refused_and_leave_nothing(engine, http):
         assert error(answer)[1] in ("state_corrupt", "state_incompatible")
     assert len((await http.get("/v1/states")).json()["data"]) == 1
     assert len([blob for blob in await engine.store.blobs.list("") if "states" in blob.key]) == 2
+
+
+async def test_a_flipped_bit_is_found_wherever_it_matters(http):
+    content = await export(http, (await make(http))["ref"])
+    wanted = load(content)
+    length = int.from_bytes(content[:8], "little")
+    random = Random(5)
+    places = [random.randrange(8 + length) for _ in range(60)]
+    places += [random.randrange(8 + length, len(content)) for _ in range(20)]
+    refused = 0
+    for place in places:
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << random.randrange(8)
+        answer = await http.post("/v1/states", content=bytes(flipped), headers=RAW)
+        if answer.status_code == 422:
+            refused += 1
+            continue
+        # What nobody reads may change; then it is the same state.
+        made = answer.json()
+        assert (answer.status_code, made["consumed_tokens"]) == (201, 5), place
+        found = load(await export(http, made["ref"]))
+        assert all((found[name] == wanted[name]).all() for name in wanted), place
+        assert place < 8 + length
+    assert refused > 70
 
 
 async def test_a_file_without_a_record_is_a_state_of_no_text(http):
