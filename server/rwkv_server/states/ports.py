@@ -74,5 +74,13 @@ class Peers(Protocol):
     async def content(self, tenant: str, record: Record, /) -> bytes:
         """Its snapshot's file."""
 
-    async def head(self, tenant: str, session: str, /) -> str | None:
-        """The ref of a session's head that another engine holds."""
+    async def session(self, tenant: str, session: str, /) -> dict[str, Any] | None:
+        """What the engine with that session says of it: `ref`, `turns` and more."""
+
+    async def claim(
+        self, tenant: str, session: str, found: dict[str, Any], seconds: float, /
+    ) -> Any:
+        """The right to the next turn of a session that another engine has."""
+
+    async def end(self, claim: Any, ref: str | None, /) -> None:
+        """As the store's."""

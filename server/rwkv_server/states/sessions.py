@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rwkv_server.states.errors import SessionConflict, StateNotFound
+from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
 from rwkv_server.states.ports import Peers, Store
 
 # After it a turn whose engine is gone may be ended by anybody. A turn that takes longer loses its
@@ -21,18 +21,29 @@ class Place:
     Attributes:
         head: the store's own, for a claim; None where this store has none.
         ref: the state to go on from; None in a new session.
+        elsewhere: what another engine says of the session, if its store has the log.
     """
 
     head: Any
     ref: str | None
+    elsewhere: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to a session's next turn, in the store that has its log."""
+
+    token: Any
+    elsewhere: bool
 
 
 class Sessions:
-    """Heads and claims of sessions."""
+    """Heads and claims of sessions. A session's log stays in the store that it began in."""
 
     def __init__(self, store: Store, peers: Peers | None, clock: Callable[[], float]) -> None:
         """Take the store of the heads, other engines, and the time in seconds since 1970."""
-        self._store, self._peers, self._clock = store, peers, clock
+        self._store, self._clock = store, clock
+        self._peers = None if store.shared else peers
 
     async def find(self, tenant: str, session: str, opens: bool) -> Place:
         """Where the session is, for its first turn or a later one.
@@ -43,30 +54,45 @@ class Sessions:
             StateStoreUnavailable: nobody can tell.
         """
         head = await self._store.head(tenant, session)
-        if opens:
-            if head is not None:
-                raise SessionConflict(
-                    f"session {session} is there already, at {head.ref}: go on with "
-                    "state.session true, or choose another id",
-                    param="state.session",
-                )
-            return Place(None, None)
         if head is not None:
-            return Place(head, head.ref)
-        ref = None
-        if self._peers is not None and not self._store.shared:
-            ref = await self._peers.head(tenant, session)
-        if ref is None:
+            place = Place(head, head.ref)
+        else:
+            found = await self._ask_peers(tenant, session, opens)
+            place = Place(None, None if found is None else str(found["ref"]), found)
+        if opens and place.ref is not None:
+            raise SessionConflict(
+                f"session {session} is there already, at {place.ref}: go on with "
+                "state.session true, or choose another id",
+                param="state.session",
+            )
+        if not opens and place.ref is None:
             raise StateNotFound(
                 f'no session {session}: begin it with state.session "new"', param="state.session"
             )
-        return Place(None, ref)
+        return place
 
-    async def claim(self, tenant: str, session: str, place: Place) -> Any:
+    async def claim(self, tenant: str, session: str, place: Place) -> Claim:
         """The right to the next turn, or SessionConflict."""
+        if self._peers is not None and place.elsewhere is not None:
+            token = await self._peers.claim(tenant, session, place.elsewhere, CLAIM_S)
+            return Claim(token, True)
         deadline = self._clock() + CLAIM_S
-        return await self._store.claim(tenant, session, place.head, deadline)
+        return Claim(await self._store.claim(tenant, session, place.head, deadline), False)
 
-    async def end(self, claim: Any, ref: str | None) -> None:
+    async def end(self, claim: Claim, ref: str | None) -> None:
         """The turn is over, at a new state or without one."""
-        await self._store.end(claim, ref)
+        if self._peers is not None and claim.elsewhere:
+            await self._peers.end(claim.token, ref)
+        else:
+            await self._store.end(claim.token, ref)
+
+    async def _ask_peers(self, tenant: str, session: str, opens: bool) -> dict[str, Any] | None:
+        if self._peers is None:
+            return None
+        try:
+            return await self._peers.session(tenant, session)
+        except StateStoreUnavailable:
+            # A new session waits for nobody; an old one must not begin anew in silence.
+            if opens:
+                return None
+            raise

@@ -91,6 +91,8 @@ class Generator:
             elif reply.status == 200:
                 await self._end_whole(exchange, turn, reply)
             else:
+                # First, so that who hears of it can go on at once.
+                await self._turns.abandon(turn)
                 await send_reply(exchange.send, reply)
         finally:
             # A turn that was finished has nothing left to give back.
