@@ -66,6 +66,11 @@ def test_the_pages_examples_run_as_they_are(state_server, tmp_path):
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
+def test_the_schema_is_published_by_the_server(http):
+    paths = http.get("/openapi.json").json()["paths"]
+    assert {"get", "put"} <= paths["/v1/states/{ref}/content"].keys()
+
+
 def test_a_state_of_a_text_goes_on_like_the_text(http):
     whole = complete(http, TEXT + ASK)
     made = make(http, text=TEXT)

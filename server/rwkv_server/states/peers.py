@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,8 @@ from rwkv_server.states.store.pages import Page
 
 TIMEOUT = httpx.Timeout(30.0, connect=2.0)
 RETRY_AFTER_S = 5
+# How long an engine that was heard is taken for one that will be back.
+REMEMBERED_S = 600.0
 # The name doesn't exist: no pod has it, as opposed to one that doesn't answer.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _BY_CODE = {(kind.status, kind.code): kind for kind in StateError.__subclasses__()}
@@ -70,11 +74,19 @@ class PeerClaim:
 class HttpPeers:
     """The other engines."""
 
-    def __init__(self, addresses: Addresses, key: str, client: httpx.AsyncClient) -> None:
-        """Keep where they are and what they ask for."""
+    def __init__(
+        self,
+        addresses: Addresses,
+        key: str,
+        client: httpx.AsyncClient,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep where they are and what they ask for; `clock` counts seconds since any time."""
         self._addresses = addresses
         self._key = key
         self._client = client
+        self._clock = clock
+        self._heard: dict[int, float] = {}
 
     async def record(self, tenant: str, ref: str) -> Record:
         """A state's record, from the engine that its name tells.
@@ -113,11 +125,11 @@ class HttpPeers:
             found: dict[str, Any] = answer.json()
             return {**found, "ordinal": ordinal}
 
-        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
+        answers = await self._all(ask)
         found = [answer for answer in answers if isinstance(answer, dict)]
         if found:
             return max(found, key=lambda each: each["turns"])
-        _raise_first(answers)
+        self._check_complete(answers)
         return None
 
     async def claim(
@@ -162,8 +174,8 @@ class HttpPeers:
             answer = (await self._get(ordinal, "states", tenant, given)).json()
             return Page(tuple(Record.model_validate(r) for r in answer["data"]), answer["after"])
 
-        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
-        _raise_first(answers)
+        answers = await self._all(ask)
+        self._check_complete(answers)
         return [answer for answer in answers if isinstance(answer, Page)]
 
     async def forget(self, tenant: str, session: str | None) -> int:
@@ -178,9 +190,32 @@ class HttpPeers:
             answer = await self._send("DELETE", ordinal, "states", tenant, params=query)
             return int(answer.json()["erased"])
 
-        answers = await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
-        _raise_first(answers)
+        answers = await self._all(ask)
+        self._check_complete(answers)
         return sum(answer for answer in answers if isinstance(answer, int))
+
+    async def _all(self, ask: Callable[[int], Awaitable[object]]) -> list[Any]:
+        """What each other engine says, or how asking it failed."""
+        return await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
+
+    def _check_complete(self, answers: list[Any]) -> None:
+        """Raise how asking failed, but for engines that there are not.
+
+        A pod that restarts or drains has no name either. Ordinals have no gaps, so one below
+        another is missing only for a while; and so is one that was heard not long ago.
+        """
+        named = [
+            ordinal
+            for ordinal, answer in zip(self._addresses.others, answers, strict=True)
+            if not isinstance(answer, NoEngine)
+        ]
+        highest = max([*named, self._addresses.own])
+        for ordinal, answer in zip(self._addresses.others, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                continue
+            heard = self._clock() - self._heard.get(ordinal, -math.inf) < REMEMBERED_S
+            if not isinstance(answer, NoEngine) or ordinal < highest or heard:
+                raise answer
 
     def _home(self, ref: str) -> int:
         home = refs.parse_home(ref)
@@ -209,16 +244,10 @@ class HttpPeers:
                 "safe, try again",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
+        self._heard[ordinal] = self._clock()
         if answer.status_code != 200:
             raise _error_of(answer)
         return answer
-
-
-def _raise_first(answers: list[Any]) -> None:
-    """Raise what went wrong, but for engines that there aren't."""
-    for answer in answers:
-        if isinstance(answer, BaseException) and not isinstance(answer, NoEngine):
-            raise answer
 
 
 def _has_no_name(error: BaseException | None) -> bool:

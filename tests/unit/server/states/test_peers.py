@@ -187,17 +187,49 @@ async def test_the_key_and_the_tenant_travel_with_each_question():
     assert asked == [("Bearer secret", "team")]
 
 
-async def test_an_engine_that_there_is_not_has_no_sessions():
-    def handler(request):
-        error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        raise httpx.ConnectError("no name") from error
+def without_name(request):
+    """As for a pod that there isn't."""
+    error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    raise httpx.ConnectError("no name") from error
 
-    asked = peers(handler)
+
+async def test_an_engine_that_there_is_not_has_no_sessions():
+    asked = peers(without_name)
     assert await asked.session("team", "s") is None
     assert await asked.pages("team", None, None, 10) == []
     assert await asked.forget("team", None) == 0
     with pytest.raises(StateStoreUnavailable):
         await asked.record("team", "p1-a1b2c3d4-x")
+
+
+async def test_an_engine_without_a_name_is_awaited_where_others_are_above_it():
+    def handler(request):
+        if request.url.host != "e2":
+            without_name(request)
+        return httpx.Response(404, json={"error": {"code": "state_not_found", "message": "m"}})
+
+    with pytest.raises(StateStoreUnavailable, match="engine 1 can't be reached"):
+        await peers(handler, ordinals=4).session("team", "s")
+
+
+async def test_an_engine_that_was_heard_is_awaited_for_a_while():
+    now = [1000.0]
+    there = [True]
+
+    def handler(request):
+        if not there[0]:
+            without_name(request)
+        return httpx.Response(404, json={"error": {"code": "state_not_found", "message": "m"}})
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(handler))
+    addresses = Addresses(lambda n: f"http://e{n}", 2, 0)
+    asked = HttpPeers(addresses, "secret", client, lambda: now[0])
+    assert await asked.session("team", "s") is None
+    there[0] = False
+    with pytest.raises(StateStoreUnavailable):
+        await asked.session("team", "s")
+    now[0] += 601
+    assert await asked.session("team", "s") is None
 
 
 @pytest.mark.parametrize(
