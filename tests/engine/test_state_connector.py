@@ -83,8 +83,11 @@ def test_long_texts_after_a_state_are_read_in_several_steps(states: StateEngine)
 def test_a_preempted_request_starts_from_its_state_again(
     request: pytest.FixtureRequest, engine: str, after: int
 ) -> None:
+    import vllm
     from state_engine import Ask
 
+    if engine == "states_ahead" and vllm.__version__.startswith("0.18."):
+        pytest.skip("0.18 never takes up a request that was pushed out while steps ran ahead")
     states: StateEngine = request.getfixturevalue(engine)
     prompt, new = a_prompt(20), a_prompt(70, seed=6)
     (whole,) = states.plain([prompt + new], 2 * TURN)

@@ -20,7 +20,10 @@ import engine_env
 
 ENGINE = Path("tests/engine")
 # Without ranks: an engine with vLLM 0.18 has one device.
-NAMES = "flags plugin segments block_op parity parity_batches slots recall server_process"
+NAMES = (
+    "flags plugin segments block_op parity parity_batches slots recall server_process "
+    "state_connector state_finishes"
+)
 SUBSET = [ENGINE / f"test_{name}.py" for name in NAMES.split()]
 SUBSET.append(Path("tests/matrix/test_acceptance.py"))
 # Ascend's plugin of the same version, as far as it goes without its devices.
