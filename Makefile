@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-admission test-engine test-models test-matrix test-integration test-e2e test-long \
+        test-unit test-admission test-engine test-models test-matrix test-state test-integration test-e2e test-long \
         acceptance bench bench-router bench-operator bench-engine golden clean
 
 STACK ?= cpu
@@ -48,6 +48,11 @@ test-models: engine-env  ## Sources and formats of models: hubs with faults, che
 
 test-matrix: engine-env  ## The same tree with vLLM 0.32 and 0.18: parity, slots, plugin, server (about 6 GB each)
 	PYTHONPATH=image $(PY) tests/matrix/run.py
+
+test-state: engine-env  ## Saved states: stores, turns, the API, real engines, pods that die
+	$(PY) -m pytest tests/unit/server/states tests/contract/test_state_page.py -m "not long"
+	$(ENGINE_PY) -m pytest tests/engine/test_state_*.py tests/engine/test_states_*.py -m "not long"
+	$(PY) -m pytest tests/e2e/test_2_sessions.py tests/e2e/test_2_states.py -m "not long"
 
 test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
 	$(PY) -m pytest tests/integration -m "not long"
