@@ -20,6 +20,7 @@ from rwkv_server.states.environment import Environment, read_environment, read_k
 from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.events import EngineEvents
 from rwkv_server.states.hot import HotTier
+from rwkv_server.states.keeper import Keeper
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.loading import Loader
 from rwkv_server.states.peers import Addresses, HttpPeers
@@ -35,6 +36,14 @@ from rwkv_server.states.turns import Turns
 ENGINE_KEY = "VLLM_API_KEY"
 # Prefixes of one tenant that are known, for each snapshot that memory has room for.
 INDEX_PER_SLOT = 2
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Secrets of a pod: what the connector is told is signed with one, HTTP asks for the other."""
+
+    connector: bytes
+    http: str
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,14 @@ class Runtime:
     sessions: Sessions
     turns: Turns
     prefixes: Prefixes | None
+    keeper: Keeper
     key: str
     takes_tokens: bool
     client: httpx.AsyncClient
 
     async def close(self) -> None:
         """Give sockets and memory back."""
+        await self.keeper.close()
         await self.events.close()
         await self.client.aclose()
         self.hot.close()
@@ -77,19 +88,25 @@ async def start_runtime() -> Runtime | None:
     environment = read_environment()
     if environment is None:
         return None
-    return await make_runtime(environment, read_key(), os.environ[ENGINE_KEY], chats.take_tokens())
+    keys = Keys(read_key(), os.environ[ENGINE_KEY])
+    client = httpx.AsyncClient(trust_env=False)
+    try:
+        return await make_runtime(environment, keys, chats.take_tokens(), client)
+    except BaseException:
+        await client.aclose()
+        raise
 
 
 async def make_runtime(
-    environment: Environment, signing: bytes, key: str, takes_tokens: bool
+    environment: Environment, keys: Keys, takes_tokens: bool, client: httpx.AsyncClient
 ) -> Runtime:
     """As `start_runtime`.
 
     Args:
         environment: facts of the pod.
-        signing: the key of what the connector is told.
-        key: of the HTTP routes.
+        keys: what things are signed with.
         takes_tokens: see `Runtime`.
+        client: reaches other engines; closed with the runtime.
     """
     state, ordinal = environment.state, environment.ordinal
     layout = read_layout(environment)
@@ -102,15 +119,14 @@ async def make_runtime(
         raise StateStoreUnavailable(str(error)) from None
     events = EngineEvents(environment.socket, environment.ranks)
     await events.start()
-    client = httpx.AsyncClient(trust_env=False)
     addresses = Addresses(state.peers.url_of, state.peers.ordinals, ordinal)
-    peers = HttpPeers(addresses, key, client)
+    peers = HttpPeers(addresses, keys.http, client)
     loader = Loader(store, hot, layout, ordinal, peers)
     sessions = Sessions(store, peers, time.time)
     identity = Identity(
         ordinal=ordinal,
         fingerprint=environment.fingerprint,
-        key=signing,
+        key=keys.connector,
         placeholder=environment.placeholder,
         default_ttl_s=float(state.default_ttl_seconds),
     )
@@ -131,6 +147,8 @@ async def make_runtime(
         secrets.token_bytes,
         automatic,
     )
+    keeper = Keeper(store, addresses, time.time)
+    keeper.start()
     return Runtime(
         environment=environment,
         layout=layout,
@@ -142,7 +160,8 @@ async def make_runtime(
         sessions=sessions,
         turns=turns,
         prefixes=prefixes,
-        key=key,
+        keeper=keeper,
+        key=keys.http,
         takes_tokens=takes_tokens,
         client=client,
     )
