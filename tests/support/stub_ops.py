@@ -18,6 +18,7 @@ from rwkv_operator import names
 ENGINES = ("127.77.0.1", "127.77.0.2")
 ROUTERS = ("127.77.1.1", "127.77.1.2")
 MODEL = {"digest": "sha256:5", "stateBytes": 1024, "vocabSize": 320}
+STATES = {"count": 2, "bytes": 300}
 STORE = {"kind": "perPod", "ok": True, "reason": "PerPod", "message": ""}
 
 
@@ -39,7 +40,10 @@ def serving(config_hash: str) -> Answers:
     return Answers(
         {
             (names.PORT_ENGINE_OPS, "/progress"): (200, {"phase": "Ready", "message": ""}),
-            (names.PORT_ENGINE_OPS, "/report"): (200, {"model": MODEL, "store": STORE}),
+            (names.PORT_ENGINE_OPS, "/report"): (
+                200,
+                {"model": MODEL, "store": STORE, "states": STATES},
+            ),
             (names.PORT_AGENT, "/status"): (200, {"configHash": config_hash, "error": None}),
             (names.PORT_ROUTER_OPS, "/readyz"): (200, {}),
         }

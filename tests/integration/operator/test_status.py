@@ -127,6 +127,7 @@ def test_when_all_pods_serve_it_is_ready_and_tells_the_model(chat: Chat) -> None
     status = chat.get()["status"]
     assert status["ready"] == "2/2"
     assert status["model"] == {"name": "chat", **stub_ops.MODEL}
+    assert status["state"] == {"store": "perPod", "count": 4, "bytes": 600}
     assert {item["type"]: item["status"] for item in status["conditions"]} == {
         kind: "False" if kind in ("Progressing", "Degraded") else "True"
         for kind in conditions.TYPES
