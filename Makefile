@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
         test-unit test-admission test-engine test-models test-matrix test-state test-integration test-e2e test-long \
-        acceptance bench bench-router bench-operator bench-engine golden clean
+        acceptance bench bench-router bench-operator bench-engine bench-state golden clean
 
 STACK ?= cpu
 CLUSTER ?=
@@ -93,7 +93,7 @@ engine-env: dev-env  ## The engine's own environment (STACK=cpu|cpu-0.18|ascend)
 	$(PY) image/triton_env.py
 	$(PY) server/rwkv_server/kernels/cpu_build.py
 
-bench: bench-router bench-operator bench-engine  ## Every bench, then docs/performance.md from their results
+bench: bench-router bench-operator bench-engine bench-state  ## Every bench, then docs/performance.md from their results
 	$(PY) tests/bench/report.py
 
 bench-router: dev-env  ## Writes build/bench/router.json
@@ -104,6 +104,9 @@ bench-operator: dev-env  ## Writes build/bench/operator.json
 
 bench-engine: engine-env  ## Writes build/bench/engine.json: beside llama.cpp and rwkv, 15 minutes
 	$(PY) tests/bench/engine_bench.py
+
+bench-state: engine-env  ## Writes build/bench/state.json: saving, going on, automatic reuse, 10 minutes
+	$(ENGINE_PY) tests/bench/state_bench.py
 
 golden: dev-env  ## Write the golden files anew, to be read in the diff
 	UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/unit tests/contract

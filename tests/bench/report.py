@@ -11,9 +11,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import engine_section
 import results
+import state_section
 from cells import number, verdict
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+SECTIONS = {"engine": engine_section.lines, "state": state_section.lines}
 HEAD = """# Performance
 
 Rendered by `make bench` from the files that the benches write; nothing here is typed by hand.
@@ -33,7 +35,7 @@ def main() -> None:
 
 
 def part_section(part: str, content: dict[str, Any]) -> str:
-    """One bench as a table; the engine's goals have one of their own before it."""
+    """One bench as a table; goals have one of their own before it."""
     machine = content["machine"]
     lines = [
         f"## {part.capitalize()}",
@@ -42,7 +44,7 @@ def part_section(part: str, content: dict[str, Any]) -> str:
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}. "
         f"Commands: {', '.join(f'`{command}`' for command in content.get('commands', []))}.",
         "",
-        *(engine_section.lines(content["rows"]) if part == "engine" else ()),
+        *(SECTIONS[part](content["rows"]) if part in SECTIONS else ()),
         "| row | value | peer | peer's value | ratio | better | runs | spread |",
         "|---|---|---|---|---|---|---|---|",
         *(table_line(row) for row in content["rows"]),

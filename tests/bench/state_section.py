@@ -1,0 +1,48 @@
+"""What docs/performance.md says of the states' bench beside its rows: method and goals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cells import number
+
+NOTES = """\
+0.1B shape, bf16, random weights, one served engine over HTTP, the store a volume with fsync. Saving
+and going on are what such a turn takes beyond a plain one with as many new tokens, in the same
+rounds; memory holds nine snapshots, so that others come from the store. The chat has 100 turns of
+about 60 tokens that a stock client resends whole, `maxModelLen` 4096; it is held against the same
+prompts read whole. The growth is of all the server's processes, with the bundled model."""
+
+# Row → the most (or, for rates and shares, the least) that the goal allows; of ratios or of values.
+GOALS: Mapping[str, tuple[str, float]] = {
+    "save_durable/p50": ("value", 10),
+    "resume_hot/p50": ("value", 5),
+    "resume_durable/p50": ("value", 12),
+    "throughput_64/with_saves": ("ratio", 0.97),
+    "ttft_turn100_over_turn2": ("value", 1.2),
+    "reuse_hits_after_first_turn": ("value", 1),
+}
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How it was measured, then the goals with what was reached; empty lines after both."""
+    found = {row["name"]: row for row in rows}
+    goals = [goal_line(found[name]) for name in GOALS if name in found]
+    return [NOTES, "", "| goal | reached | must | |", "|---|---|---|---|", *goals, ""]
+
+
+def goal_line(row: dict[str, Any]) -> str:
+    """One goal; what is missed is said."""
+    judged, must = GOALS[row["name"]]
+    higher = row["better"] == "higher"
+    met = row[judged] >= must if higher else row[judged] <= must
+    unit = f" {row['unit']}" if judged == "value" and row["unit"] else ""
+    sign = "≥" if higher else "≤"
+    cells = [
+        f"`{row['name']}`",
+        f"{number(row[judged])}{unit}",
+        f"{sign} {number(must)}{unit}",
+        "met" if met else "**missed**",
+    ]
+    return f"| {' | '.join(cells)} |"
