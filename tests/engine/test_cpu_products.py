@@ -95,16 +95,17 @@ def test_the_same_bits_with_any_number_of_threads(library: cpu_library.Library) 
 
 
 @every_library
-def test_nothing_is_written_around_the_result(library: cpu_library.Library) -> None:
+@pytest.mark.parametrize("rows", [1, 3, 9])
+def test_nothing_is_written_around_the_result(library: cpu_library.Library, rows: int) -> None:
     weight = guarded(37, 50, torch.bfloat16, seed=5)
-    x = torch.randn(9, 50).bfloat16()
-    memory = torch.full((9 * 37 + 64,), 7.0)
+    x = torch.randn(rows, 50).bfloat16()
+    memory = torch.full((rows * 37 + 64,), 7.0)
     table = cpu_tables.matrix(weight)
     place = memory[32:-32].data_ptr()
     engine, kind = cpu_library.plain_engine(library), cpu_tables.TYPES[x.dtype]
-    library.calls.rwkv_linear(engine, ctypes.byref(table), x.data_ptr(), kind, 9, place)
+    library.calls.rwkv_linear(engine, ctypes.byref(table), x.data_ptr(), kind, rows, place)
     assert memory[:32].eq(7).all() and memory[-32:].eq(7).all()
-    torch.testing.assert_close(memory[32:-32].view(9, 37), x.float() @ weight.float().T)
+    torch.testing.assert_close(memory[32:-32].view(rows, 37), x.float() @ weight.float().T)
 
 
 @every_library

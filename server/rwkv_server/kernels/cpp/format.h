@@ -1,7 +1,8 @@
 // How each kind of stored weight is multiplied: one `Format` per kind, all with the same members.
 //
 //   kTileN, kTileM        most weight rows and batch rows that tile() takes at once
-//   kTallN, kTallM        the same where there are few batch rows, so that memory sets the pace
+//   kStreamN              weight rows that tile() takes at once where memory sets the pace: as few as
+//                         keep the processor busy
 //   row_bytes(inputs)     bytes of one prepared batch row; a multiple of 64
 //   prepare(x, inputs, row)   turn fp32 inputs into what is multiplied, zeros up to row_bytes
 //   kChunk                most inputs that tile() is given at once
@@ -22,6 +23,9 @@
 #include "simd.h"
 
 namespace rwkv {
+
+// How far ahead of itself a tile asks for bytes that lie one after the other.
+inline constexpr int64_t kAhead = 8 << 10;
 
 // Fold a tile's accumulators into out[j * ld + i].
 template <int TN, int TM>
@@ -66,7 +70,7 @@ template <class Ops>
 struct Lanes {
   static constexpr int64_t kChunk = 1024;
   static constexpr int kTileN = Ops::kTileN, kTileM = Ops::kTileM;
-  static constexpr int kTallN = 8, kTallM = kLanes == 8 ? 1 : 2;
+  static constexpr int kStreamN = Ops::kStreamN;
   using Stored = typename Ops::Stored;
   using Prepared = typename Ops::Prepared;
   // Tiles of several batch rows don't keep memory busy; what comes next is asked for ahead of time.
@@ -93,7 +97,9 @@ struct Lanes {
     const Stored* weights = static_cast<const Stored*>(w.data) + n * w.inputs;
     Vec acc[TN][TM] = {};
     const int64_t bytes = w.inputs * sizeof(Stored);
-    const int64_t ahead = w.inputs * std::max(kAheadRows, kAheadBytes / bytes);
+    const int64_t ahead = TN == kStreamN ? kAhead / int64_t(sizeof(Stored))
+                                         : w.inputs * std::max(kAheadRows, kAheadBytes / bytes);
+#pragma GCC unroll 4
     for (; k + Ops::kStep <= end; k += Ops::kStep) {
       if constexpr (TN <= kTileN) {
         for (int i = 0; i < TN; i++) __builtin_prefetch(weights + i * w.inputs + k + ahead);
@@ -131,16 +137,19 @@ struct Widened {
   using Input = Vec;
   static constexpr int kStep = kLanes;
   static constexpr int kTileN = 4, kTileM = kLanes == 8 ? 2 : 4;  // AVX2 has 16 registers
+  static constexpr int kNarrowN = kLanes == 16 ? 1 : kLanes == 8 ? 2 : 8;
   static void store_input(float* p, Vec x) { store(p, x); }
   static Vec load_input(const float* p) { return load(p); }
   static Vec dot(Vec acc, Vec w, Vec x) { return fma(w, x, acc); }
 };
 struct WidenedF32 : Widened {
   using Stored = float;
+  static constexpr int kStreamN = kLanes == 4 ? 8 : 1;
   static Vec load_weight(const float* p) { return load(p); }
 };
 struct WidenedF16 : Widened {
   using Stored = uint16_t;
+  static constexpr int kStreamN = kNarrowN;
   static Vec load_weight(const uint16_t* p) { return load_f16(p); }
 };
 
@@ -151,7 +160,7 @@ struct PairsBf16 {
   using Prepared = uint16_t;
   using Input = __m512bh;
   static constexpr int kStep = 32;
-  static constexpr int kTileN = 4, kTileM = 4;
+  static constexpr int kTileN = 4, kTileM = 4, kStreamN = 1;
   static void store_input(uint16_t* p, Vec x) { store_bf16(p, x); }
   static __m512bh load_input(const uint16_t* p) { return (__m512bh)_mm512_loadu_si512(p); }
   static __m512bh load_weight(const uint16_t* p) { return (__m512bh)_mm512_loadu_si512(p); }
@@ -161,6 +170,7 @@ using Bf16 = Lanes<PairsBf16>;
 #else
 struct WidenedBf16 : Widened {
   using Stored = uint16_t;
+  static constexpr int kStreamN = kNarrowN;
   static Vec load_weight(const uint16_t* p) { return load_bf16(p); }
 };
 using Bf16 = Lanes<WidenedBf16>;

@@ -46,9 +46,9 @@ inline void strip(const Matrix& w, int64_t n, int64_t k, int64_t end, const char
   if (rows > 0) take(std::integral_constant<int, 1>{});
 }
 
-// `count` outputs from n on, of all rows.
+// `count` outputs from n on, of all rows: each weight that is read is used for several.
 template <class F>
-inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t rows) {
+inline void multiply_block(const Product& p, int64_t n, int64_t count, int64_t rows) {
   const int64_t inputs = p.w->inputs, stride = F::row_bytes(inputs);
   const int64_t chunk = std::min(inputs, F::kChunk);
   const int64_t fit = std::min(kRows, kInputBytes * inputs / (stride * chunk));
@@ -61,10 +61,7 @@ inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t r
     for (int64_t k = 0; k < inputs; k += chunk) {
       const int64_t end = std::min(inputs, k + chunk);
       float* to = k ? more : results;
-      for (i = 0; here <= F::kTallM && i + F::kTallN <= count; i += F::kTallN) {
-        strip<F, F::kTallN>(*p.w, n + i, k, end, x, stride, here, to + i);
-      }
-      for (; i + F::kTileN <= count; i += F::kTileN) {
+      for (i = 0; i + F::kTileN <= count; i += F::kTileN) {
         strip<F, F::kTileN>(*p.w, n + i, k, end, x, stride, here, to + i);
       }
       for (; i < count; i++) strip<F, 1>(*p.w, n + i, k, end, x, stride, here, to + i);
@@ -79,6 +76,47 @@ inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t r
         memcpy(out, from, count * sizeof(float));
       }
     }
+  }
+}
+
+// `count` outputs from n on, of TM rows that stay in the first-level cache. Few outputs are begun
+// before they're finished, so that weights are read in the order in which they lie in memory.
+template <class F, int TM>
+inline void stream(const Product& p, int64_t n, int64_t count) {
+  const int64_t inputs = p.w->inputs, stride = F::row_bytes(inputs);
+  const char* x = static_cast<const char*>(p.x);
+  const auto take = [&](auto outputs) {
+    float sums[TM * outputs], more[TM * outputs];
+    F::template tile<outputs, TM>(*p.w, n, 0, std::min(inputs, F::kChunk), x, stride, sums,
+                                  outputs);
+    for (int64_t k = F::kChunk; k < inputs; k += F::kChunk) {
+      const int64_t end = std::min(inputs, k + F::kChunk);
+      F::template tile<outputs, TM>(*p.w, n, k, end, x, stride, more, outputs);
+      for (int i = 0; i < TM * outputs; i++) sums[i] += more[i];
+    }
+    for (int j = 0; j < TM; j++) {
+      float* out = p.out + j * p.ld + n;
+      for (int i = 0; i < outputs; i++) {
+        out[i] = p.add ? out[i] + sums[j * outputs + i] : sums[j * outputs + i];
+      }
+    }
+    n += outputs;
+  };
+  const int64_t end = n + count;
+  while (n + F::kStreamN <= end) take(std::integral_constant<int, F::kStreamN>{});
+  while (n < end) take(std::integral_constant<int, 1>{});
+}
+
+// Which of the two: with few batch rows memory sets the pace, with many the processor does.
+template <class F>
+inline void multiply_range(const Product& p, int64_t n, int64_t count, int64_t rows) {
+  if (rows == 1) return stream<F, 1>(p, n, count);
+  if (rows > F::kTileM || rows * F::row_bytes(p.w->inputs) > kInputBytes) {
+    return multiply_block<F>(p, n, count, rows);
+  }
+  if (rows == 2) return stream<F, 2>(p, n, count);
+  if constexpr (F::kTileM == 4) {
+    return rows == 3 ? stream<F, 3>(p, n, count) : stream<F, 4>(p, n, count);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace rwkv {
 
 struct Int4 : ByteRows<64, 8> {
-  static constexpr int kTallN = 8, kTallM = 1, kTileN = 4, kTileM = 2;
+  static constexpr int kTileN = 4, kTileM = 2, kStreamN = 1;
   static constexpr int64_t kGroup = 64, kChunk = 1024;
 
   template <int TN, int TM>
@@ -20,7 +20,6 @@ struct Int4 : ByteRows<64, 8> {
     const float* scales = static_cast<const float*>(w.scales) + n * (w.inputs / kGroup);
     const int64_t groups = w.inputs / kGroup;
 #if defined(__AVX512VNNI__)
-    constexpr int64_t kAhead = 4 << 10;
     const __m512i shift = _mm512_set_epi64(4, 4, 4, 4, 0, 0, 0, 0);
     const __m512i nibble = _mm512_set1_epi8(15);
     Vec acc[TN][TM] = {};

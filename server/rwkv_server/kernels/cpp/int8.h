@@ -7,7 +7,7 @@
 namespace rwkv {
 
 struct Int8 : ByteRows<128, 128> {
-  static constexpr int kTallN = 8, kTallM = 1, kTileN = 4, kTileM = 2;
+  static constexpr int kTileN = 4, kTileM = 2, kStreamN = 1;
   static constexpr int64_t kBlock = 128, kChunk = 1024;
 
   template <int TN, int TM>
@@ -26,8 +26,6 @@ struct Int8 : ByteRows<128, 128> {
   }
 
 #if defined(__AVX512VNNI__)
-  static constexpr int64_t kAhead = 8 << 10;
-
   static __m512i part(const uint8_t* p, int64_t count) {
     if (count >= 64) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi8(count > 0 ? (uint64_t(1) << count) - 1 : 0, p);
