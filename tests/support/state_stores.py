@@ -14,7 +14,8 @@ from rwkv_server.states.record import Fingerprint, Record
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.disk import Disk, SystemDisk
 from rwkv_server.states.store.objects import ObjectBlobs
-from rwkv_server.states.store.states import Place, StateStore
+from rwkv_server.states.store.place import Place
+from rwkv_server.states.store.states import StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.volume import VolumeBlobs
 

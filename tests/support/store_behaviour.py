@@ -455,3 +455,15 @@ class HeadsBehaviour:
         assert list(await store.blobs.list(layout.heads("default", "s"))) == []
         assert await store.head("default", "lasting") == Head(1, "l1", False)
         await self.turn(store, clock, "r2")
+
+    async def test_a_session_at_another_engines_state_stays(
+        self, blobs: Blobs, clock: Clock
+    ) -> None:
+        store = store_on(blobs, clock, shared=False, ordinal=1)
+        for session, ref in (("s", "p0-0000aaaa-x"), ("t", "p1-0000aaaa-x")):
+            claim = await store.claim("default", session, None, clock.now + 60)
+            await store.end(claim, ref)
+        clock.now += 8 * 86400
+        await store.sweep(clock.now)
+        assert await store.head("default", "s") == Head(1, "p0-0000aaaa-x", False)
+        assert await store.head("default", "t") is None

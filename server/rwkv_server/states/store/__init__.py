@@ -8,6 +8,7 @@
     forget      all of a session or a tenant goes, also over an interruption
     sweep       what is over or was never finished goes
     epoch       the store's name for itself
+    place       which store it is, and who reads it
     opening     from settings to an open store
     layout      names of tenants, states and sessions as keys; `listing` reads them; both pure
     blobs       what a backend must do: create-only puts, gets, listings, deletes

@@ -15,8 +15,9 @@ from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.disk import SystemDisk
 from rwkv_server.states.store.objects import ObjectBlobs
+from rwkv_server.states.store.place import Place
 from rwkv_server.states.store.retried import RetriedBlobs
-from rwkv_server.states.store.states import Place, StateStore
+from rwkv_server.states.store.states import StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.timed import TimedBlobs
 from rwkv_server.states.store.volume import VolumeBlobs

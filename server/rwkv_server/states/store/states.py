@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rwkv_server.states import refs
 from rwkv_server.states.errors import (
@@ -26,28 +25,12 @@ from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.epoch import read_epoch
 from rwkv_server.states.store.forget import Forgetting
 from rwkv_server.states.store.heads import Claim, Head, Heads
+from rwkv_server.states.store.place import Place
 from rwkv_server.states.store.quota import Quota, Usage
 from rwkv_server.states.store.records import Records
 from rwkv_server.states.store.sweep import Sweeper, Swept
 
 _TRIES = 3
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the states are, and who reads them.
-
-    Attributes:
-        kind: as in the deployment: perPod, ephemeral, persistentVolumeClaim, s3.
-        shared: whether other engines read the same store.
-        ordinal: of this engine.
-        max_bytes_per_tenant: None is no limit.
-    """
-
-    kind: str
-    shared: bool
-    ordinal: int
-    max_bytes_per_tenant: int | None
 
 
 class StateStore:
@@ -77,9 +60,14 @@ class StateStore:
         self._forgetting = Forgetting(blobs, self.records, self.heads, clock)
         self._being_written: set[str] = set()
         self._sweeper = Sweeper(
-            blobs, self.records, self.heads, self._forgetting, self._being_written
+            blobs,
+            self.records,
+            self.heads,
+            self._forgetting,
+            self._being_written,
+            place.lies_elsewhere,
         )
-        self._ordinal = place.ordinal
+        self._place = place
         self._clock = clock
         self._random_bytes = random_bytes
         self._epoch: str | None = None
@@ -284,7 +272,7 @@ class StateStore:
         home = refs.parse_home(ref)
         if home is None or home.epoch is None or home.epoch == self.epoch:
             return
-        if self.shared or home.ordinal == self._ordinal:
+        if not self._place.lies_elsewhere(ref):
             raise StateLost(
                 f"the state {ref} was in store {home.epoch}, which is gone; this is store "
                 f"{self.epoch}. Send the whole conversation again."

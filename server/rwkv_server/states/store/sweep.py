@@ -6,7 +6,7 @@ gives up after seconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateNotFound
@@ -63,13 +63,24 @@ class Sweeper:
         heads: Heads,
         forgetting: Forgetting,
         writing: Collection[str],
+        lies_elsewhere: Callable[[str], bool],
     ) -> None:
-        """Nothing is read yet; `writing` are keys that this process is committing."""
+        """Nothing is read yet.
+
+        Args:
+            blobs: the backend, as the next three have it.
+            records: of the states.
+            heads: of the sessions.
+            forgetting: deletions that may have been interrupted.
+            writing: keys that this process is committing.
+            lies_elsewhere: whether a ref's state is in a store that isn't looked at here.
+        """
         self._blobs = blobs
         self._records = records
         self._heads = heads
         self._forgetting = forgetting
         self._writing = writing
+        self._lies_elsewhere = lies_elsewhere
         self._known: dict[tuple[str, float], _Known] = {}
 
     async def sweep(self, now: float) -> Swept:
@@ -155,10 +166,12 @@ class Sweeper:
         if await self._heads.drop_forgotten(folder, [blob.key for blob in log]):
             return
         states = layout.states_beside(folder)
+
+        def is_there(ref: str) -> bool:
+            return f"{states}/{layout.encode(ref)}.json" in keys or self._lies_elsewhere(ref)
+
         try:
-            await self._heads.forget_dead(
-                folder, lambda ref: f"{states}/{layout.encode(ref)}.json" in keys, now + LEFTOVER_S
-            )
+            await self._heads.forget_dead(folder, is_there, now + LEFTOVER_S)
         except SessionConflict:
             pass  # it lives
 
