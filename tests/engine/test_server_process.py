@@ -248,7 +248,12 @@ def test_the_log_holds_no_key(server):
     assert KEY not in server.log.read_text()
 
 
+def shared_memory(server):
+    return list(Path("/dev/shm").glob(f"rwkv-states-{server.port}*"))
+
+
 def test_a_drain_breaks_no_stream_and_the_end_leaves_nothing(server):
+    assert len(shared_memory(server)) == 2
     family = server.family()
     options = {"model": "chat", "max_tokens": 400, "extra_body": {"ignore_eos": True}}
     answers = []
@@ -279,6 +284,7 @@ def test_a_drain_breaks_no_stream_and_the_end_leaves_nothing(server):
     assert told.startswith("drained in ")
     assert server.process.wait(60) == 0
     assert alive(family) == set()
+    assert shared_memory(server) == []
     assert server.termination.read_text() == ""
 
 

@@ -18,6 +18,10 @@ from rwkv_server.parent import args
 MOST_ROWS = 64
 
 
+# Logits of each row that a request was given, by its name.
+Seen = dict[str, list[torch.Tensor]]
+
+
 @dataclass(frozen=True)
 class Answer:
     """What one prompt got: greedy tokens and the logits each was chosen from."""
@@ -64,7 +68,7 @@ class Engine:
         self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner
         self.scheduler: Any = self.llm.llm_engine.engine_core.engine_core.scheduler
         self.budget = budget
-        self._seen: dict[str, list[torch.Tensor]] = {}
+        self.seen: Seen = {}
         self._compute_logits = self.runner.model.compute_logits
         self.runner.model.compute_logits = self._record
 
@@ -86,7 +90,7 @@ class Engine:
         logits: torch.Tensor = self._compute_logits(hidden)
         names = self.runner.input_batch.req_ids
         for name, row in zip(names, logits.clone(), strict=True):
-            self._seen.setdefault(name.partition("-")[0], []).append(row)
+            self.seen.setdefault(name.partition("-")[0], []).append(row)
         return logits
 
     def generate(
@@ -96,7 +100,7 @@ class Engine:
         params: list[SamplingParams] | None = None,
     ) -> list[Answer]:
         """All prompts at once; the scheduler mixes reading and writing as it likes."""
-        self._seen.clear()
+        self.seen.clear()
         inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
         done = self.llm.generate(inputs, params or greedy(max_tokens), use_tqdm=False)
         return [self._answer(output) for output in done]
@@ -104,7 +108,7 @@ class Engine:
     def _answer(self, output: Any) -> Answer:
         tokens = list(output.outputs[0].token_ids)
         # A prompt read in several steps has a row for each; only the last ones were sampled.
-        rows = self._seen[output.request_id.partition("-")[0]][-len(tokens) :]
+        rows = self.seen[output.request_id.partition("-")[0]][-len(tokens) :]
         return Answer(tokens, torch.stack(rows))
 
     def states(self) -> list[tuple[torch.Tensor, ...]]:

@@ -9,12 +9,13 @@ import os
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from inproc_engine import Engine, greedy
+import torch
+from inproc_engine import Engine, Seen, greedy
 from vllm import LLM, SamplingParams
 
 from rwkv_server.model.config import parse_config
@@ -55,13 +56,18 @@ class Ask:
 
 @dataclass(frozen=True)
 class Got:
-    """What came of it."""
+    """What came of it.
+
+    Attributes:
+        logits: one row for each token, where the engine's model is in this process.
+    """
 
     tokens: list[int]
     reason: str | None
     ended: Ended
     save: Slot | None
     at_prompt: Slot | None
+    logits: torch.Tensor | None = None
 
 
 class Background:
@@ -114,9 +120,12 @@ class Memory:
 
     def release(self, *slots: Slot | None) -> None:
         """Let the slots be anybody's."""
+        self.background.run(self._release(slots))
+
+    async def _release(self, slots: Sequence[Slot | None]) -> None:
         for slot in slots:
             if slot is not None:
-                self.background.loop.call_soon_threadsafe(self.hot.release, slot)
+                self.hot.release(slot)
 
     def give_away(self, slot: Slot | None) -> Slot:
         """Release a slot and give it to somebody else, whom this returns."""
@@ -147,9 +156,10 @@ def tokens_of(ask: Ask) -> list[int]:
 class StateEngine:
     """An engine whose scheduler is in this process, with its memory."""
 
-    def __init__(self, offline: LLM, memory: Memory) -> None:
+    def __init__(self, offline: LLM, memory: Memory, seen: Seen | None = None) -> None:
         self.memory = memory
         self.offline = offline
+        self._seen = seen
         self.llm: Any = offline.llm_engine
         self.core: Any = self.llm.engine_core.engine_core
         self._keep_connector()
@@ -158,7 +168,8 @@ class StateEngine:
     @classmethod
     def start(cls, model: Path, memory: Memory) -> StateEngine:
         """All in this process."""
-        return cls(Engine(model, kv_transfer_config=memory.transfer_config).llm, memory)
+        engine = Engine(model, kv_transfer_config=memory.transfer_config)
+        return cls(engine.llm, memory, engine.seen)
 
     def _keep_connector(self) -> None:
         """Show the worker's connector to vLLM in this engine's steps only.
@@ -197,9 +208,16 @@ class StateEngine:
 
     def run(self, *asks: Ask) -> list[Got]:
         """All at once."""
+        if self._seen is not None:
+            self._seen.clear()
         added = [self.add(ask) for ask in asks]
         outputs = self.drain()
-        return [self.got(outputs.get(name), *use) for name, use in added]
+        return [self._with_logits(name, self.got(outputs[name], *use)) for name, use in added]
+
+    def _with_logits(self, name: str, got: Got) -> Got:
+        if self._seen is None or not got.tokens:
+            return got
+        return replace(got, logits=torch.stack(self._seen[name][-len(got.tokens) :]))
 
     def got(
         self, output: Any, transfer: Transfer, save: Slot | None, at_prompt: Slot | None

@@ -18,6 +18,7 @@ from rwkv_server.parent import states
 from rwkv_server.parent.extra_args import check_extra_args
 from rwkv_server.preflight.model import ModelInfo
 from rwkv_server.settings import Settings
+from rwkv_server.states import environment
 from rwkv_server.tokenizer import vocabulary as world
 from rwkv_server.web import body
 
@@ -62,9 +63,12 @@ END_FLAGS: dict[str, object] = {
 # only what suited the first: other requests fail inside, and 0.18 loses its engine.
 GRAMMARS = "xgrammar"
 
-# Variables that would open vLLM up, should an image or a pod template carry them.
+# Variables that would open vLLM up or lead states astray, should an image or a pod template carry
+# them.
 NEVER_INHERITED = frozenset(
     {
+        environment.KEY_VARIABLE,
+        environment.VARIABLE,
         "VLLM_ALLOW_INSECURE_SERIALIZATION",
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
         "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
@@ -91,6 +95,10 @@ def child_args(settings: Settings, model: ModelInfo) -> list[str]:
     flags = _flags(settings, model) | _quantization_flags(settings, model)
     flags |= WORLD_FLAGS if model.world else {}
     flags |= END_FLAGS if model.wrong_end else {}
+    if states.are_offered(settings.stack):
+        port = settings.http.port
+        told = transfer_config(states.slots_file(port), states.socket_file(port))
+        flags["kv-transfer-config"] = json.dumps(told)
     switches = [
         "--no-enable-prefix-caching",
         "--enable-chunked-prefill",
@@ -225,12 +233,12 @@ def _quantization_flags(settings: Settings, model: ModelInfo) -> dict[str, objec
 
 
 def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
-    engine, port = settings.engine, settings.http.port
+    engine = settings.engine
     return {
         "model": str(model.path),
         "served-model-name": settings.model.served_name,
         "host": "0.0.0.0",
-        "port": port,
+        "port": settings.http.port,
         "dtype": model.dtype,
         "load-format": "safetensors",
         "max-model-len": settings.model.max_model_len,
@@ -241,7 +249,4 @@ def _flags(settings: Settings, model: ModelInfo) -> dict[str, object]:
         "logits-processors": LOGITS_PROCESSORS[settings.stack.vendor],
         "disable-access-log-for-endpoints": QUIET_PATHS,
         "structured-outputs-config": json.dumps({"backend": GRAMMARS}),
-        "kv-transfer-config": json.dumps(
-            transfer_config(states.slots_file(port), states.socket_file(port))
-        ),
     }

@@ -146,8 +146,9 @@ class Parent:
         vendor = self._settings.stack.vendor
         command = args.child_args(self._settings, model)
         env = args.child_env(os.environ, self._key, threads, vendor, model.vocab_size)
-        told = states.build_environment(self._settings, model, socket.gethostname())
-        env |= states.child_variables(told)
+        if states.are_offered(self._settings.stack):
+            told = states.build_environment(self._settings, model, socket.gethostname())
+            env |= states.child_variables(told)
         log.info("starting %s with %d thread(s)", " ".join(command), threads)
         self._child = await Child.start(command, env, self._hear)
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 from rwkv_server.model import file_names, state_layout
 from rwkv_server.preflight.model import ModelInfo
-from rwkv_server.settings import Settings
+from rwkv_server.settings import Settings, Stack
 from rwkv_server.states import environment
 from rwkv_server.states.environment import Environment
 from rwkv_server.states.record import Fingerprint
 from rwkv_server.tokenizer import vocabulary
 
 SHARED_MEMORY = Path("/dev/shm")
+# vLLM's plugin for Ascend refuses connectors on these: "KV cache transfer is not supported".
+WITHOUT_CONNECTOR = "ascend310p"
 
 
 def slots_file(port: int) -> Path:
@@ -29,6 +31,11 @@ def slots_file(port: int) -> Path:
 def socket_file(port: int) -> Path:
     """Where workers tell of requests that ended."""
     return SHARED_MEMORY / f"rwkv-states-{port}.socket"
+
+
+def are_offered(stack: Stack) -> bool:
+    """Whether vLLM takes a connector on this hardware."""
+    return not any(chip.lower().startswith(WITHOUT_CONNECTOR) for chip in stack.runtime.chip)
 
 
 def remove_files(port: int) -> None:

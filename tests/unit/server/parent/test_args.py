@@ -77,6 +77,14 @@ def test_the_connector_of_states_comes_with_every_engine():
     }
 
 
+@pytest.mark.parametrize(
+    ("chips", "offered"), [([], 1), (["Ascend910B3"], 1), (["Ascend910B3", "Ascend310P3"], 0)]
+)
+def test_an_engine_that_takes_no_connector_gets_none(chips, offered):
+    arguments = build(stack__vendor="ascend", stack__runtime={"chip": chips})
+    assert sum(a.startswith("--kv-transfer-config=") for a in arguments) == offered
+
+
 @pytest.mark.parametrize(("vendor", "eager"), [("cpu", 1), ("nvidia", 0), ("ascend", 1)])
 def test_graphs_are_for_nvidia(vendor, eager):
     assert build(stack__vendor=vendor).count("--enforce-eager") == eager
