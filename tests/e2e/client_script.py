@@ -40,9 +40,11 @@ def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str
         answer: dict[str, Any] = {"pod": raw.headers.get("x-rwkv-pod")}
         if options.get("stream"):
             return answer | read_stream(raw.parse())
-        choice = raw.parse().choices[0]
+        parsed = raw.parse()
+        choice = parsed.choices[0]
         text = choice.message.content if "messages" in call["body"] else choice.text
-        return answer | {"text": text, "finish": choice.finish_reason}
+        told = {"tokens": parsed.usage.completion_tokens, "state": getattr(parsed, "state", None)}
+        return answer | told | {"text": text, "finish": choice.finish_reason}
     except openai.APIStatusError as error:
         body = error.body if isinstance(error.body, dict) else {}
         return {"status": error.status_code, "code": body.get("code"), "text": error.message}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import installation
@@ -94,6 +96,24 @@ class World:
         """The engine pods by name."""
         selector = f"serving.rwkv.dev/deployment={name},serving.rwkv.dev/component=engine"
         return {pod["metadata"]["name"]: pod for pod in self.kube.items("pods", "-l", selector)}
+
+    def is_replaced(self, name: str, uid: str) -> bool:
+        """Whether another engine pod of the sample than that one has the name, and is ready."""
+        pod = self.engine_pods().get(name)
+        if pod is None or pod["metadata"]["uid"] == uid:
+            return False
+        told = pod["status"].get("conditions", [])
+        return ("Ready", "True") in {(entry["type"], entry["status"]) for entry in told}
+
+    @contextlib.contextmanager
+    def no_new_pods(self) -> Iterator[None]:
+        """Nodes take no pod meanwhile: a lost one stays away for as long as a test looks."""
+        nodes = ["-l", "kubernetes.io/os=linux"]
+        self.kube.run("cordon", *nodes)
+        try:
+            yield
+        finally:
+            self.kube.run("uncordon", *nodes)
 
     def router_urls(self, name: str = "chat") -> list[str]:
         """The address of each router pod."""
