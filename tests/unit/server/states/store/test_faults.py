@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pytest
 from state_stores import Clock, make_record, seeded, store_on
@@ -24,6 +24,7 @@ from rwkv_server.states.store.states import StateStore
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.volume import VolumeBlobs
 
+T = TypeVar("T")
 NEW = make_record("new", session="s")
 ROOT = Path("/volume")
 
@@ -225,4 +226,11 @@ async def test_power_lost_at_any_system_call(
 
 
 def on_disk(disk: PaperDisk, seed: int = 0) -> Blobs:
-    return VolumeBlobs(ROOT, "ns/chat", disk, Threads(1), seeded(seed))
+    return VolumeBlobs(ROOT, "ns/chat", disk, NoThreads(1), seeded(seed))
+
+
+class NoThreads(Threads):
+    """Nothing blocks on a disk in memory."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return work()
