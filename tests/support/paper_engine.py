@@ -39,9 +39,9 @@ _LETTERS = b"abcdefghij klm.\n"
 
 def environment(folder: Path, ordinal: int = 0, **fields: Any) -> Environment:
     """Facts of a pod whose states lie in `folder`; `fields` are of the settings' state."""
-    alone = {"url": "http://127.0.0.1:{ordinal}", "ordinals": 1}
+    alone = {"url": "http://127.0.0.{ordinal}", "ordinals": 1}
     sample = engine_config.changed(state__path=str(folder / "store"), state__peers=alone)
-    state = sample["state"] | fields
+    state = sample["state"] | {"hotBytes": 3 << 20} | fields
     (folder / "store").mkdir(exist_ok=True)
     return Environment(
         shm=folder / f"slots-{ordinal}",

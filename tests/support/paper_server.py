@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from paper_engine import KEY, PaperEngine, environment
 
-from rwkv_server.states.runtime import Runtime, make_runtime
+from rwkv_server.states.runtime import Keys, Runtime, make_runtime
 from rwkv_server.states.web.layer import StateLayer
 
 API_KEY = "internal"
@@ -52,13 +52,45 @@ class PaperServer:
         return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
+class Wire(httpx.AsyncBaseTransport):
+    """The network between pods; one that isn't on it can't be reached."""
+
+    def __init__(self, others: dict[int, httpx.AsyncClient]) -> None:
+        self._others = others
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        other = self._others.get(int(request.url.host.rpartition(".")[2]))
+        if other is None:
+            raise httpx.ConnectError("no such pod", request=request)
+        answer = await other.request(
+            request.method,
+            request.url.raw_path.decode(),
+            content=await request.aread(),
+            headers=request.headers,
+        )
+        return httpx.Response(answer.status_code, content=answer.content)
+
+
 @contextlib.asynccontextmanager
-async def serve(folder: Path, ordinal: int = 0, **fields: Any) -> AsyncIterator[PaperServer]:
-    """A pod with an empty memory; its store is what `folder` has."""
+async def serve(
+    folder: Path,
+    ordinal: int = 0,
+    others: dict[int, httpx.AsyncClient] | None = None,
+    **fields: Any,
+) -> AsyncIterator[PaperServer]:
+    """A pod with an empty memory; its store is what `folder` has.
+
+    Args:
+        folder: the pod's own.
+        ordinal: its number.
+        others: clients of other pods, by their numbers; may be filled later.
+        fields: of the settings' state, and of the engine.
+    """
     options = {name: fields.pop(name) for name in ("ahead", "limit") if name in fields}
     takes_tokens = fields.pop("takes_tokens", True)
     told = environment(folder, ordinal, **{"automaticReuse": "Off", **fields})
-    runtime = await make_runtime(told, KEY, API_KEY, takes_tokens)
+    peers = httpx.AsyncClient(transport=Wire({} if others is None else others))
+    runtime = await make_runtime(told, Keys(KEY, API_KEY), takes_tokens, peers)
     engine = PaperEngine(told, **options)
 
     async def start() -> Runtime:

@@ -7,7 +7,6 @@ engine listens once it serves. Two that do it at a time do no harm.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
@@ -58,10 +57,10 @@ class Keeper:
 
     async def close(self) -> None:
         """End it, also in the middle of a sweep."""
-        if self._task is not None:
+        # `wait_for` before Python 3.12 loses a cancellation that comes as its call ends.
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task}, timeout=0.1)
 
     async def look(self) -> None:
         """Sweep once, if that is this engine's business."""

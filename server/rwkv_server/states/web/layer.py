@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,9 @@ from rwkv_server.web.errors import send_refusal
 # A body without these bytes has no wish.
 _WISHES = (b"state", b"\\u")
 
+# How long a store that didn't answer isn't asked again.
+_PAUSE_S = 5.0
+
 log = logging.getLogger(__name__)
 
 Start = Callable[[], Awaitable[Runtime | None]]
@@ -47,6 +51,8 @@ class StateLayer:
         self._lock = asyncio.Lock()
         self._runtime: Runtime | None = None
         self._desk: Desk | None = None
+        self._failure: StateStoreUnavailable | None = None
+        self._again_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -135,7 +141,14 @@ class StateLayer:
         """
         async with self._lock:
             if self._desk is None:
-                runtime = await self._start()
+                if self._failure is not None and time.monotonic() < self._again_at:
+                    raise self._failure
+                try:
+                    runtime = await self._start()
+                except StateStoreUnavailable as error:
+                    # Others don't wait for the same store one after another.
+                    self._failure, self._again_at = error, time.monotonic() + _PAUSE_S
+                    raise
                 if runtime is None:
                     raise StateNotOffered("this engine serves no states", param="state")
                 self._runtime = runtime
