@@ -6,18 +6,16 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-import s3_gateway
 from state_stores import Clock, make_record, store_on
 from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
 
 from rwkv_server.preflight import s3
-from rwkv_server.settings import S3
 from rwkv_server.states.errors import StateStoreUnavailable
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.objects import ObjectBlobs
@@ -25,37 +23,8 @@ from rwkv_server.states.store.objects import ObjectBlobs
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running S3 server, and a folder with its credentials as they are mounted."""
-
-    gateway: s3_gateway.Gateway
-    credentials: Path
-
-    def settings(self, prefix: str = "", bucket: str = s3_gateway.BUCKET, endpoint: str = "") -> S3:
-        return S3.model_validate(
-            {
-                "bucket": bucket,
-                "prefix": prefix,
-                "endpoint": endpoint or self.gateway.endpoint,
-                "region": "us-east-1",
-                "credentialsPath": str(self.credentials),
-            }
-        )
-
-    def blobs(self, prefix: str = "", **others: str) -> Blobs:
-        settings = self.settings(prefix, **others)
-        return ObjectBlobs(s3.open_bucket(settings), "ns/chat", s3.place(settings))
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with s3_gateway.running(tmp_path_factory.mktemp("s3")) as gateway:
-        yield Server(gateway, gateway.write_credentials(tmp_path_factory.mktemp("keys")))
-
-
 @pytest.fixture
-def blobs(server: Server) -> Blobs:
+def blobs(server: Any) -> Blobs:
     return server.blobs(prefix=f"prefix/{next(_numbers)}")
 
 
@@ -82,17 +51,17 @@ async def test_more_keys_than_one_listing_has(blobs: Blobs) -> None:
     assert len(await blobs.list("many")) == 1005
 
 
-async def test_wrong_credentials(server: Server, tmp_path: Path) -> None:
+async def test_wrong_credentials(server: Any, tmp_path: Path) -> None:
     wrong = replace(server.gateway, secret_key=secrets.token_hex())
-    blobs = Server(server.gateway, wrong.write_credentials(tmp_path / "keys")).blobs()
+    blobs = server.with_keys(wrong, tmp_path / "keys").blobs()
     with pytest.raises(StateStoreUnavailable, match="Check its credentials") as refused:
         await store_on(blobs, Clock()).put(make_record("r"), b"1")
     assert wrong.secret_key not in str(refused.value)
 
 
-async def test_a_changed_secret_counts_without_a_restart(server: Server, tmp_path: Path) -> None:
+async def test_a_changed_secret_counts_without_a_restart(server: Any, tmp_path: Path) -> None:
     wrong = replace(server.gateway, secret_key=secrets.token_hex())
-    settings = Server(server.gateway, wrong.write_credentials(tmp_path)).settings()
+    settings = server.with_keys(wrong, tmp_path).settings()
     blobs = ObjectBlobs(s3.open_bucket(settings, timedelta(0)), "ns/rotated", "bucket")
     with pytest.raises(StateStoreUnavailable):
         await blobs.create("k", b"1")
@@ -110,7 +79,7 @@ async def test_a_changed_secret_counts_without_a_restart(server: Server, tmp_pat
         await blobs.get("k")
 
 
-async def test_a_bucket_that_isnt_there(server: Server) -> None:
+async def test_a_bucket_that_isnt_there(server: Any) -> None:
     blobs = server.blobs(bucket="nothing")
     with pytest.raises(StateStoreUnavailable, match="Create the bucket"):
         await store_on(blobs, Clock()).put(make_record("r"), b"1")
@@ -119,7 +88,7 @@ async def test_a_bucket_that_isnt_there(server: Server) -> None:
             await call
 
 
-async def test_a_server_that_is_down(server: Server) -> None:
+async def test_a_server_that_is_down(server: Any) -> None:
     with pytest.raises(StateStoreUnavailable) as refused:
         await server.blobs(endpoint="http://127.0.0.1:9").get("k")
     assert refused.value.retry_after_s is not None

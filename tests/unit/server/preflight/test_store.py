@@ -71,3 +71,12 @@ def test_other_bytes_than_written_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(type(tmp_path), "read_bytes", lambda path: b"other")
     with pytest.raises(StoreUnreachable, match="other bytes"):
         store.probe_directory(tmp_path, "x")
+
+
+def test_a_volume_without_hard_links_is_told(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StoreUnreachable, match="no hard links"):
+        store.probe_directory(tmp_path, "x")

@@ -1,0 +1,49 @@
+"""Engines of a shared store take turns of one session at once: none is lost, none is two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import state_racer
+from state_stores import Clock, store_on
+
+ENGINES = 4
+
+
+def race(where: str, seconds: float) -> list[dict[str, Any]]:
+    """What all of them say."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    until = str(time.time() + seconds)
+    command = [sys.executable, state_racer.__file__, where, until]
+    racers = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(ENGINES)
+    ]
+    said = [racer.communicate()[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * ENGINES
+    return [json.loads(line) for text in said for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["volume", "s3"])
+async def test_turns_are_a_chain(kind: str, server: Any, tmp_path: Path) -> None:
+    settings = server.settings("races").model_dump_json(by_alias=True)
+    where = str(tmp_path) if kind == "volume" else settings
+    said = race(where, seconds=2)
+    turns = {turn["ref"]: turn["parent"] for turn in said if "ref" in turn}
+    assert len(turns) > 4 and sum(turn.get("conflicts", 0) for turn in said) > 0
+    store = store_on(state_racer.backend(where), Clock())
+    head = await store.head("default", "s")
+    assert head is not None and (head.turn, head.busy) == (len(turns), False)
+    seen, ref = [], head.ref
+    while ref is not None:
+        seen.append(ref)
+        ref = (await store.get("default", ref)).parent
+        assert ref is None or turns[seen[-1]] == ref
+    assert len(seen) == len(set(seen)) and set(seen) == set(turns)
