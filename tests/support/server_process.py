@@ -131,6 +131,9 @@ class ServerProcess:
             except ProcessLookupError:
                 pass
         self.process.wait()
+        # A pod's shared memory goes with it.
+        for path in Path("/dev/shm").glob(f"rwkv-states-{self.port}*"):
+            path.unlink(missing_ok=True)
 
 
 def alive(pids: set[int]) -> set[int]:
