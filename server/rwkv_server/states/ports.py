@@ -31,8 +31,19 @@ class Head(Protocol):
         """The state to go on from."""
 
 
+class Quota(Protocol):
+    """What tenants may hold."""
+
+    async def check(self, tenant: str, nbytes: int, /) -> None:
+        """StateQuota, if so much more is too much."""
+
+
 class Store(Protocol):
     """Records, snapshots and the heads of sessions."""
+
+    @property
+    def quota(self) -> Quota:
+        """What tenants may hold."""
 
     @property
     def kind(self) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
 from rwkv_server.states.ports import Peers, Store
 
-# After it a turn whose engine is gone may be ended by anybody. A turn that takes longer loses its
-# session's head.
-CLAIM_S = 900.0
+# After it whoever comes next may take a turn for dead. A living one that takes longer still ends well,
+# unless somebody has come.
+CLAIM_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,15 @@ class Sessions:
 
     async def claim(self, tenant: str, session: str, place: Place) -> Claim:
         """The right to the next turn, or SessionConflict."""
+        try:
+            return await self._claim(tenant, session, place)
+        except SessionConflict as error:
+            if place.ref is None:
+                raise
+            text = f"{error.message}; its last state was {place.ref}"
+            raise SessionConflict(text, retry_after_s=error.retry_after_s) from None
+
+    async def _claim(self, tenant: str, session: str, place: Place) -> Claim:
         if self._peers is not None and place.elsewhere is not None:
             token = await self._peers.claim(tenant, session, place.elsewhere, CLAIM_S)
             return Claim(token, True)

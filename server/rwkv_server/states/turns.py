@@ -107,6 +107,8 @@ class Turns:
         record = None if ref is None else await self._loader.record(wish.tenant, ref)
         if record is not None:
             check_fingerprint(record, self._identity.fingerprint)
+        if wish.save:
+            await self._store.quota.check(wish.tenant, self._layout.nbytes)
         return Parent(record, place)
 
     async def check_name(self, tenant: str, name: str) -> None:
@@ -214,7 +216,8 @@ class Turns:
         self.failed += 1
         counters.failures.labels(error.code).inc()
         await self.abandon(turn)
-        return self._answer(turn, None, error)
+        # Its frames would hold on to the slots' memory.
+        return self._answer(turn, None, error.with_traceback(None))
 
     async def abandon(self, turn: Turn) -> None:
         """Give everything back; the session stays where it was."""

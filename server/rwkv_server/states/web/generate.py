@@ -20,8 +20,9 @@ from rwkv_server.states.record import Finish
 from rwkv_server.states.turn import Answer, Outcome, Turn
 from rwkv_server.states.turns import Turns
 from rwkv_server.states.web import answers, inner, text
+from rwkv_server.states.web.errors import refusal_of
 from rwkv_server.states.web.exchange import Exchange, call, send_part, send_reply
-from rwkv_server.states.web.sse import Stream, finish_of
+from rwkv_server.states.web.sse import Stream, finish_of, write_event
 from rwkv_server.states.web.text import Text
 from rwkv_server.states.web.visible import Told, read_told, visible_tokens
 from rwkv_server.states.wishes import Wish
@@ -102,6 +103,8 @@ class Generator:
         body = json.loads(reply.body)
         usage = body.get("usage") or {}
         answer = await self._end(exchange, turn, read_told(body, usage))
+        if turn.wish.dialect == "v1" and answer.error is not None:
+            raise answer.error  # that protocol has no other place for it
         if usage:
             answers.correct_usage(usage, turn.frame)
         body.pop("kv_transfer_params", None)
@@ -113,6 +116,9 @@ class Generator:
         answer = await self._end(exchange, turn, None if stream.failed else _told_of(stream))
         wanted = exchange.request.get("stream_options")
         with_usage = isinstance(wanted, Mapping) and bool(wanted.get("include_usage"))
+        if turn.wish.dialect == "v1" and answer.error is not None:
+            body = json.loads(refusal_of(answer.error).body())
+            await send_part(exchange.send, write_event(body), more=True)
         last = stream.end(answers.tell(turn.wish, answer), with_usage)
         await send_part(exchange.send, last, more=False)
 
