@@ -22,13 +22,18 @@ SETTLE_S = 0.5
 
 
 class Automatic:
-    """What turns do with snapshots of beginnings."""
+    """What turns do with snapshots of beginnings.
+
+    Attributes:
+        fetch: brings what may stand for a text's beginning to memory, where there is a store of it.
+    """
 
     def __init__(self, prefixes: Prefixes, hot: HotTier, placeholder: int) -> None:
         """Take the snapshots, the memory, and the token that stands for one."""
         self._prefixes, self._hot, self._placeholder = prefixes, hot, placeholder
         self._coming: dict[str, tuple[Turn, asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.fetch: Callable[[str, Sequence[int]], Awaitable[None]] | None = None
 
     async def settle(self, turn: Turn, tokens: Sequence[int]) -> None:
         """Note the turn's text, and wait a moment for the turn before it.
@@ -51,6 +56,8 @@ class Automatic:
                 await asyncio.wait_for(asyncio.gather(*waiting), SETTLE_S)
             except asyncio.TimeoutError:
                 pass
+        if self.fetch is not None and turn.wish.reuse:
+            await self.fetch(turn.wish.tenant, turn.whole)
 
     def find(self, turn: Turn) -> None:
         """Let a snapshot stand for the beginning of the turn's text, if there is one."""

@@ -5,7 +5,7 @@ The index knows which there were, the memory tier which there still are. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rwkv_server.states.hot import HotTier, Slot
@@ -23,7 +23,7 @@ class Found:
 
     slot: Slot
     length: int
-    older: str | None
+    older: Prefix | None
 
 
 def hot_key(prefix: Prefix) -> str:
@@ -32,11 +32,16 @@ def hot_key(prefix: Prefix) -> str:
 
 
 class Prefixes:
-    """All tenants' snapshots of prefixes in this engine's memory."""
+    """All tenants' snapshots of prefixes in this engine's memory.
+
+    Attributes:
+        on_keep: is told of each that is kept, and which other one it makes less useful.
+    """
 
     def __init__(self, index: PrefixIndex, hot: HotTier) -> None:
         """Keep both."""
         self._index, self._hot = index, hot
+        self.on_keep: Callable[[str, Prefix, Prefix | None], None] | None = None
 
     def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
         """The longest snapshot of this prompt's beginning; the caller unpins its slot."""
@@ -45,7 +50,7 @@ class Prefixes:
             slot = self._hot.pin(hot_key(prefix))
             if slot is not None:
                 self._index.add(tenant, prefix)
-                older = hot_key(matches[at + 1]) if at + 1 < len(matches) else None
+                older = matches[at + 1] if at + 1 < len(matches) else None
                 return Found(slot, prefix.length, older)
             self._index.drop(tenant, prefix.key)
         return None
@@ -65,8 +70,25 @@ class Prefixes:
         self._hot.keep(hot_key(prefix), slot)
         for old in forgotten:
             self._hot.drop(hot_key(old))
-        if came_from is not None and came_from.older is not None:
-            self._hot.demote(came_from.older)
+        older = None if came_from is None else came_from.older
+        if older is not None:
+            self._hot.demote(hot_key(older))
+        if self.on_keep is not None:
+            self.on_keep(tenant, prefix, older)
+
+    def longest(self, tenant: str, tokens: Sequence[int]) -> int:
+        """Tokens of the longest beginning that memory has; 0 for none."""
+        matches = self._index.find(tenant, tokens)
+        return next((one.length for one in matches if self._hot.has(hot_key(one))), 0)
+
+    def name(self, tenant: str, tokens: Sequence[int]) -> Prefix:
+        """What these tokens are called."""
+        return self._index.name(tenant, tokens)
+
+    def adopt(self, tenant: str, prefix: Prefix, slot: Slot) -> None:
+        """Remember what `slot` has, which comes from elsewhere; gives its pin back."""
+        self._index.add(tenant, prefix)
+        self._hot.keep(hot_key(prefix), slot)
 
     def forget(self, tenant: str) -> None:
         """Drop all of a tenant's."""

@@ -26,6 +26,7 @@ from rwkv_server.states.loading import Loader
 from rwkv_server.states.peers import Addresses, HttpPeers
 from rwkv_server.states.prefixes import Prefixes
 from rwkv_server.states.reuse import PrefixIndex
+from rwkv_server.states.reuse_durable import Shelf, WriteBehind
 from rwkv_server.states.sessions import Sessions
 from rwkv_server.states.slots import SlotError
 from rwkv_server.states.store.opening import build_store
@@ -53,6 +54,7 @@ class Runtime:
     Attributes:
         key: that other engines and vLLM's own routes ask for.
         prefixes: what automatic reuse has; None where it is off.
+        behind: writes that to the store; None where it stays in memory.
         takes_tokens: whether this vLLM's chats take tokens in place of messages.
     """
 
@@ -66,6 +68,7 @@ class Runtime:
     sessions: Sessions
     turns: Turns
     prefixes: Prefixes | None
+    behind: WriteBehind | None
     keeper: Keeper
     key: str
     takes_tokens: bool
@@ -74,6 +77,8 @@ class Runtime:
     async def close(self) -> None:
         """Give sockets and memory back."""
         await self.keeper.close()
+        if self.behind is not None:
+            await self.behind.close()
         await self.events.close()
         await self.client.aclose()
         self.hot.close()
@@ -130,11 +135,15 @@ async def make_runtime(
         placeholder=environment.placeholder,
         default_ttl_s=float(state.default_ttl_seconds),
     )
-    prefixes, automatic = None, None
+    prefixes, automatic, behind = None, None, None
     if state.automatic_reuse != "Off":
         salt = environment.fingerprint.model_dump_json().encode()
         prefixes = Prefixes(PrefixIndex(salt, INDEX_PER_SLOT * hot.count), hot)
         automatic = Automatic(prefixes, hot, identity.placeholder)
+        if state.automatic_reuse == "Durable":
+            shelf = Shelf(store, hot, layout)
+            behind = WriteBehind(shelf, prefixes, identity, time.time)
+            automatic.fetch = behind.fetch
     turns = Turns(
         identity,
         layout,
@@ -160,6 +169,7 @@ async def make_runtime(
         sessions=sessions,
         turns=turns,
         prefixes=prefixes,
+        behind=behind,
         keeper=keeper,
         key=keys.http,
         takes_tokens=takes_tokens,

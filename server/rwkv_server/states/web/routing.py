@@ -41,7 +41,7 @@ def build_routes(app: ASGIApp, outer: Any, runtime: Runtime) -> ASGIApp:
     memory = Memory(runtime.hot, runtime.turns.in_use, _forget_prefixes(runtime))
     parts = Parts(runtime.store, memory, runtime.peers, prefill)
     saved = SavedStates(facts, parts, clock=time.time, random_bytes=secrets.token_bytes)
-    return application.build_app(saved, Flush(runtime.turns, runtime.store.shared))
+    return application.build_app(saved, Flush(runtime.turns, runtime.behind, runtime.store.shared))
 
 
 def _forget_prefixes(runtime: Runtime) -> Callable[[str], None]:
