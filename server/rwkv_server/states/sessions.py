@@ -9,8 +9,8 @@ from typing import Any
 from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
 from rwkv_server.states.ports import Peers, Store
 
-# After it whoever comes next may take a turn for dead. A living one that takes longer still ends well,
-# unless somebody has come.
+# After it whoever comes next may take a turn for dead. A living one that takes longer still ends
+# well, unless somebody has come.
 CLAIM_S = 120.0
 
 
