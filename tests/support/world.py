@@ -133,6 +133,6 @@ def deployment(name: str, **model_source: Any) -> dict[str, Any]:
             "hardware": {"stack": "cpu"},
             "replicas": 1,
             "routing": {"replicas": 1},
-            "state": {"store": {"ephemeral": {}}},
+            "state": {"store": {"ephemeral": {}}, "hotBytes": "16Mi"},
         },
     }
