@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,6 +58,21 @@ def test_the_row_checks_pass_in_the_interpreter(script: ModuleType) -> None:
 
     rows = list(kernel_stage.check_rows("cpu"))
     assert [row["ok"] for row in rows] == [True] * 4, rows
+
+
+def test_the_copies_pass_on_a_host_and_can_fail(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import copies_stage
+
+    event = types.SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+    check, timed = copies_stage.check_copies("cpu", lambda: event, ["0.1B"])
+    assert check["ok"], check
+    assert timed["bytes"] == 2396160
+    lost = "rwkv_server.states.connector.copies._move"
+    monkeypatch.setattr(lost, lambda rows, buffer, view, into_slot: buffer.zero_())
+    check, _ = copies_stage.check_copies("cpu", lambda: event, ["0.1B"])
+    assert not check["ok"]
 
 
 def test_the_bare_model_says_what_the_reference_says(script: ModuleType) -> None:
