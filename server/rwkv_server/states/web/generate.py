@@ -149,6 +149,8 @@ def framed(exchange: Exchange, turn: Turn) -> dict[str, Any]:
         plain["kv_transfer_params"] = turn.params
     else:
         plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
+        # Tokens stand for all messages; vLLM would only look through them once more.
+        plain["messages"] = request["messages"][-1:]
     options = request.get("stream_options") or {}
     if exchange.streams and turn.wish.save and isinstance(options, Mapping):
         plain["stream_options"] = {**options, "include_usage": True}
