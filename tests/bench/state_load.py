@@ -90,7 +90,7 @@ async def _throughput(server: ServerProcess, fields: dict[str, Any], seed: int) 
             answer.raise_for_status()
             saved = (answer.json().get("state") or {}).get("ref")
             if fields and not saved:
-                raise RuntimeError(f"not saved: {answer.text[:300]}")
+                raise RuntimeError(f"not saved: {answer.json().get('state')}")
             return int(answer.json()["usage"]["completion_tokens"])
 
         start = time.perf_counter()
