@@ -25,17 +25,25 @@ def backend(where: str) -> Blobs:
     return volume(Path(where), seed=secrets.randbits(48))
 
 
-async def race(where: str, until: float) -> None:
-    """Print the states that were committed as turns, with the one each came after."""
+async def race(where: str, turns: int) -> None:
+    """Print the states that were committed as turns, with the one each came after.
+
+    Begins when a line comes in, ends when the session has that many turns.
+    """
     run = secrets.token_hex(6)
     store = store_on(backend(where), time.time, seed=secrets.randbits(48))
+    print("ready", flush=True)
+    sys.stdin.readline()
     conflicts, number = 0, 0
-    while time.time() < until:
+    while True:
         head = await store.head("default", "s")
+        if head is not None and head.turn >= turns:
+            break
         try:
             claim = await store.claim("default", "s", head, time.time() + 60)
         except SessionConflict:
             conflicts += 1
+            await asyncio.sleep(0.002)
             continue
         ref, parent = f"{run}-{number}", head.ref if head else None
         number += 1
@@ -50,4 +58,4 @@ async def race(where: str, until: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(race(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(race(sys.argv[1], int(sys.argv[2])))

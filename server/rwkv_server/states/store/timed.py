@@ -44,10 +44,22 @@ class TimedBlobs:
 
     async def _bounded(self, call: Awaitable[_T], what: str, times: int = 1) -> _T:
         limit = times * self.timeout_s
+        # Not asyncio.wait_for: before Python 3.12 it can swallow a cancellation.
+        task = asyncio.ensure_future(call)
+        task.add_done_callback(_look_at)
         try:
-            return await asyncio.wait_for(call, limit)
-        except (TimeoutError, asyncio.TimeoutError):
-            raise StateStoreUnavailable(
-                f"the state store didn't answer {what} within {limit:g} s",
-                retry_after_s=max(1, round(self.timeout_s)),
-            ) from None
+            done, _ = await asyncio.wait({task}, timeout=limit)
+        finally:
+            task.cancel()  # nothing to one that is done
+        if done:
+            return task.result()
+        raise StateStoreUnavailable(
+            f"the state store didn't answer {what} within {limit:g} s",
+            retry_after_s=max(1, round(self.timeout_s)),
+        )
+
+
+def _look_at(task: asyncio.Future[_T]) -> None:
+    """Errors of calls that were given up are nobody's."""
+    if not task.cancelled():
+        task.exception()

@@ -125,6 +125,17 @@ async def test_a_hanging_volume_keeps_nobody_else_waiting(tmp_path):
     assert [blob.key for blob in await blobs.list("")] == ["k0", "k1", "last"]
 
 
+async def test_a_cancelled_call_is_cancelled(tmp_path):
+    disk = HangingDisk()
+    blobs = TimedBlobs(VolumeBlobs(tmp_path, "ns/chat", disk, Threads(1), seeded()), 30)
+    writing = asyncio.create_task(blobs.create("k", b"1"))
+    await asyncio.sleep(0.01)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    disk.let_go.set()
+
+
 PUT = """
 import asyncio, pathlib, sys
 sys.path[:0] = {path!r}
