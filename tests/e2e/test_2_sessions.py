@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import state_talk
 from kube import wait_for
 from world import World
 
 pytestmark = pytest.mark.cluster
 
+LOST = "chat-engine-0"
 SESSIONS = [f"session-{number}" for number in range(24)]
 
 
@@ -31,44 +31,43 @@ def test_each_session_has_one_pod_over_both_routers(chat: World) -> None:
     assert set(first.values()) == set(chat.engine_pods())
 
 
-def test_a_lost_pod_moves_only_its_sessions_and_gets_them_back(chat: World) -> None:
+def test_a_lost_pod_moves_only_its_sessions_and_gets_them_back_with_their_states(
+    chat: World,
+) -> None:
     before = homes(chat)
-    old = chat.engine_pods()["chat-engine-0"]
+    old = chat.engine_pods()[LOST]["metadata"]["uid"]
+    kept, control, *_ = [session for session, pod in before.items() if pod == LOST]
+    elsewhere = next(session for session, pod in before.items() if pod != LOST)
+    *first, question = state_talk.TEXTS
+    state_talk.hold(chat, "chat", kept, tuple(first))
+    refs = [
+        answer["state"]["ref"] for answer in state_talk.hold(chat, "chat", control, tuple(first))
+    ]
+    expected = state_talk.go_on(chat, "chat", control, question)
+    assert expected["pod"] == LOST and "Nora" in expected["text"], expected
+    by_ref = [state_talk.call("chat", elsewhere, question, {"ref": each}) for each in refs]
+    (fetched,) = state_talk.ask(chat, "chat", by_ref[-1])
+    assert (fetched["pod"], fetched["state"]["source"]) == ("chat-engine-1", "peer"), fetched
+    assert fetched["text"] == expected["text"]
 
     def gone() -> bool:
-        return "chat-engine-0" not in homes_or_nothing(chat).values()
+        return LOST not in homes_or_nothing(chat).values()
 
-    with no_new_pods(chat):
-        chat.kube.run("delete", "pod", "chat-engine-0", "--grace-period=1", "--wait=false")
+    with chat.no_new_pods():
+        chat.kube.run("delete", "pod", LOST, "--grace-period=1", "--wait=false")
         wait_for(gone, "no session to be answered by the lost pod", timeout=60)
         assert set(homes(chat).values()) == {"chat-engine-1"}
-    gone_uid = old["metadata"]["uid"]
-
-    def replaced() -> bool:
-        new = chat.engine_pods().get("chat-engine-0")
-        return new is not None and new["metadata"]["uid"] != gone_uid and is_ready(new)
-
+        later = [state_talk.call("chat", kept, question, {"session": True}), by_ref[0]]
+        for answer in state_talk.ask(chat, "chat", *later):
+            assert (answer.get("status"), answer["code"]) == (503, "state_store_unavailable")
     # The deployment's own Ready may still be that of before the loss.
-    wait_for(replaced, "another pod in the lost one's place", timeout=420, every=1)
+    replaced = "another pod in the lost one's place"
+    wait_for(lambda: chat.is_replaced(LOST, old), replaced, timeout=420, every=1)
     chat.wait_ready()
     wait_for(lambda: homes(chat) == before, "every session to be home again", timeout=60)
-
-
-@contextlib.contextmanager
-def no_new_pods(world: World) -> Iterator[None]:
-    """Nodes take no pod meanwhile: a lost one stays away for as long as the test looks."""
-    nodes = ["-l", "kubernetes.io/os=linux"]
-    world.kube.run("cordon", *nodes)
-    try:
-        yield
-    finally:
-        world.kube.run("uncordon", *nodes)
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether the kubelet says so."""
-    told = pod["status"].get("conditions", [])
-    return ("Ready", "True") in {(entry["type"], entry["status"]) for entry in told}
+    resumed = state_talk.go_on(chat, "chat", kept, question)
+    assert (resumed["pod"], resumed["state"]["source"]) == (LOST, "durable"), resumed
+    assert resumed["text"] == expected["text"]
 
 
 def homes_or_nothing(world: World) -> dict[str, str]:
@@ -76,7 +75,7 @@ def homes_or_nothing(world: World) -> dict[str, str]:
     try:
         return homes(world)
     except AssertionError:
-        return {"": "chat-engine-0"}
+        return {"": LOST}
 
 
 def test_scaling_to_one_and_back_brings_every_session_home(chat: World) -> None:
