@@ -25,13 +25,13 @@ def backend(where: str) -> Blobs:
     return volume(Path(where), seed=secrets.randbits(48))
 
 
-async def race(where: str, turns: int) -> None:
+async def race(where: str, turns: int, ordinal: int) -> None:
     """Print the states that were committed as turns, with the one each came after.
 
     Begins when a line comes in, ends when the session has that many turns.
     """
     run = secrets.token_hex(6)
-    store = store_on(backend(where), time.time, seed=secrets.randbits(48))
+    store = store_on(backend(where), time.time, ordinal=ordinal, seed=secrets.randbits(48))
     print("ready", flush=True)
     sys.stdin.readline()
     conflicts, number = 0, 0
@@ -58,4 +58,4 @@ async def race(where: str, turns: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(race(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(race(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -310,7 +310,7 @@ class HeadsBehaviour:
             await store.claim("default", "s", head, clock.now + 60)
 
     async def test_of_many_turns_one_wins(self, blobs: Blobs, clock: Clock) -> None:
-        stores = [store_on(blobs, clock, seed=seed) for seed in range(8)]
+        stores = [store_on(blobs, clock, ordinal=seed, seed=seed) for seed in range(8)]
 
         async def begin(store: StateStore, head: Head | None) -> bool:
             try:
@@ -358,6 +358,31 @@ class HeadsBehaviour:
             await store.end(dead, "late")
         await store.end(claim, "r2")
         assert await store.head("default", "s") == Head(2, "r2", False)
+
+    async def test_a_killed_engine_is_replaced_at_once_by_its_next_process(
+        self, blobs: Blobs, clock: Clock
+    ) -> None:
+        killed, after, other = (
+            store_on(blobs, clock, ordinal=ordinal, seed=seed)
+            for ordinal, seed in ((2, 1), (2, 2), (3, 3))
+        )
+        claim = await killed.claim("default", "s", None, clock.now + 60)
+        with pytest.raises(SessionConflict):
+            await other.claim("default", "s", None, clock.now + 60)
+        await after.end(await after.claim("default", "s", None, clock.now + 60), "r1")
+        with pytest.raises(SessionConflict):
+            await killed.end(claim, "r0")
+        assert await other.head("default", "s") == Head(1, "r1", False)
+
+    async def test_a_turn_of_another_engine_outlives_the_one_with_the_log(
+        self, blobs: Blobs, clock: Clock
+    ) -> None:
+        killed, after = (store_on(blobs, clock, ordinal=2, seed=seed) for seed in (1, 2))
+        claim = await killed.claim("default", "s", None, clock.now + 60, own=False)
+        with pytest.raises(SessionConflict):
+            await after.claim("default", "s", None, clock.now + 60)
+        await after.end(claim, "r1")
+        assert await after.head("default", "s") == Head(1, "r1", False)
 
     async def test_a_late_owner_may_still_end(self, store: StateStore, clock: Clock) -> None:
         claim = await store.claim("default", "s", None, clock.now + 60)

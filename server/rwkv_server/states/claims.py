@@ -69,7 +69,7 @@ class Claims:
                 retry_after_s=1,
             )
         deadline = self._clock() + wish.seconds
-        claim = await self._store.claim(tenant, session, head, deadline)
+        claim = await self._store.claim(tenant, session, head, deadline, own=False)
         place, begun = claim.place, claim.begun
         return Token(
             turn=place.turn, number=place.number, owner=begun.owner, deadline=begun.deadline

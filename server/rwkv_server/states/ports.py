@@ -69,7 +69,9 @@ class Store(Protocol):
     async def head(self, tenant: str, session: str, /) -> Any:
         """The session's head, or None."""
 
-    async def claim(self, tenant: str, session: str, head: Any, deadline: float, /) -> Any:
+    async def claim(
+        self, tenant: str, session: str, head: Any, deadline: float, /, *, own: bool = True
+    ) -> Any:
         """The right to the session's next turn; SessionConflict."""
 
     async def end(self, claim: Any, ref: str | None, /) -> None:

@@ -20,9 +20,12 @@ TURNS = 20
 def race(where: str) -> list[dict[str, Any]]:
     """What all of them say."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, state_racer.__file__, where, str(TURNS)]
+    commands = [
+        [sys.executable, state_racer.__file__, where, str(TURNS), str(ordinal)]
+        for ordinal in range(ENGINES)
+    ]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    racers = [subprocess.Popen(command, env=environment, **pipes) for _ in range(ENGINES)]
+    racers = [subprocess.Popen(command, env=environment, **pipes) for command in commands]
     assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * ENGINES
     for racer in racers:
         racer.stdin.write("go\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 _NAME = re.compile(r"([0-9]+)\.([0-9]+)\.(claim|end)")
@@ -82,14 +82,18 @@ class Begun:
     Attributes:
         owner: a random name of this claim.
         deadline: after that anyone may end it, in seconds since 1970.
+        ordinal: of the engine that takes the turn; None where that isn't told.
+        process: a random name of that engine's process.
     """
 
     owner: str
     deadline: float
+    ordinal: int | None = None
+    process: str = ""
 
     def dump(self) -> bytes:
         """As it lies in the store."""
-        return json.dumps({"owner": self.owner, "deadline": self.deadline}).encode()
+        return json.dumps(asdict(self)).encode()
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,12 @@ def parse_begun(content: bytes) -> Begun:
     """A claim from the store; ValueError if it isn't one."""
     found = _parse(content)
     owner, deadline = found.get("owner"), found.get("deadline")
+    ordinal, process = found.get("ordinal"), found.get("process")
     if not isinstance(owner, str) or not isinstance(deadline, float | int):
         raise ValueError("not a claim of a session")
-    return Begun(owner, float(deadline))
+    if not isinstance(ordinal, int | None) or not isinstance(process, str):
+        raise ValueError("a claim of nobody")
+    return Begun(owner, float(deadline), ordinal, process)
 
 
 def parse_ended(content: bytes) -> Ended:

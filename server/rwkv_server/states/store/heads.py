@@ -1,8 +1,9 @@
 """Which state a session is at: a log of turns on create-only puts, as every backend has them.
 
 A turn claims the next place before its first byte goes out, and the one whose put came first has
-it. Each claim ends once: committed with the state it led to, or aborted, by its owner or, after its
-deadline, by whoever comes next. The head is the last committed end.
+it. Each claim ends once: committed with the state it led to, or aborted, by its owner or by whoever
+comes next when its owner is dead: after its deadline, or at once for the next process of the same
+engine, because Kubernetes runs one pod at a time of an ordinal. The head is the last committed end.
 """
 
 from __future__ import annotations
@@ -55,10 +56,16 @@ class Heads:
     """The logs of all sessions in a backend. Every method may raise StateStoreUnavailable."""
 
     def __init__(
-        self, blobs: Blobs, clock: Callable[[], float], random_bytes: Callable[[int], bytes]
+        self,
+        blobs: Blobs,
+        ordinal: int,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
     ) -> None:
-        """Nothing is read yet."""
+        """Nothing is read yet; `ordinal` is this engine's."""
         self._blobs = blobs
+        self._ordinal = ordinal
+        self._process = random_bytes(8).hex()
         self._clock = clock
         self._random_bytes = random_bytes
 
@@ -66,7 +73,15 @@ class Heads:
         """The head, or None for a session that never had one, or was deleted."""
         return (await self._see(layout.heads(tenant, session), session)).head
 
-    async def claim(self, tenant: str, session: str, head: Head | None, deadline: float) -> Claim:
+    async def claim(
+        self,
+        tenant: str,
+        session: str,
+        head: Head | None,
+        deadline: float,
+        *,
+        own: bool = True,
+    ) -> Claim:
         """Begin a turn after `head`; None opens a session.
 
         Args:
@@ -74,20 +89,22 @@ class Heads:
             session: its name.
             head: as `head` returned it.
             deadline: when others may take the turn as dead, in seconds since 1970.
+            own: whether this engine takes the turn; else it only keeps the log for another.
 
         Raises:
             SessionConflict: another turn is under way, or was faster, or the session is there.
         """
-        return await self._claim(layout.heads(tenant, session), session, head, deadline)
+        name = self._random_bytes(12).hex()
+        begun = Begun(name, deadline, self._ordinal if own else None, self._process)
+        return await self._claim(layout.heads(tenant, session), session, head, begun)
 
-    async def _claim(self, folder: str, session: str, head: Head | None, deadline: float) -> Claim:
+    async def _claim(self, folder: str, session: str, head: Head | None, begun: Begun) -> Claim:
         seen = await self._see(folder, session)
         _check_same(session, head, seen.head)
         try:
             place, expected = await self._next_place(folder, session, seen.log)
         except BlobMissing:
             raise SessionConflict(_faster(session), retry_after_s=1) from None
-        begun = Begun(self._random_bytes(12).hex(), deadline)
         try:
             await self._blobs.create(place.claim(folder), begun.dump())
         except BlobExists:
@@ -144,7 +161,8 @@ class Heads:
         head = (await self._see(folder, session)).head
         if head is None or is_there(head.ref):
             return False
-        await self.forget(await self._claim(folder, session, head, deadline))
+        begun = Begun(self._random_bytes(12).hex(), deadline, self._ordinal, self._process)
+        await self.forget(await self._claim(folder, session, head, begun))
         return True
 
     async def _delete(self, folder: str, tries: list[Try]) -> None:
@@ -159,8 +177,8 @@ class Heads:
         except BlobExists:
             if await self._ended(claim.folder, claim.place) != ended:
                 raise SessionConflict(
-                    f"the turn of session {claim.session!r} took longer than its deadline, and "
-                    "the session went on without it"
+                    f"the turn of session {claim.session!r} took longer than its deadline, or its "
+                    "engine was taken for dead: the session went on without it"
                 ) from None
 
     async def _see(self, folder: str, session: str) -> _Seen:
@@ -192,8 +210,9 @@ class Heads:
         return Try(top.turn + 1, 1), log
 
     async def _take_over(self, folder: str, session: str, place: Try) -> None:
-        left = (await self._begun(folder, place)).deadline + SKEW_S - self._clock()
-        if left > 0:
+        begun = await self._begun(folder, place)
+        left = begun.deadline + SKEW_S - self._clock()
+        if left > 0 and not self._was_killed(begun):
             raise SessionConflict(
                 f"another turn of session {session!r} is under way; wait for it, or fork the state",
                 retry_after_s=max(1, min(60, round(left))),
@@ -203,6 +222,9 @@ class Heads:
         except BlobExists:
             if (await self._ended(folder, place)).outcome != "aborted":
                 raise SessionConflict(_faster(session)) from None
+
+    def _was_killed(self, begun: Begun) -> bool:
+        return begun.ordinal == self._ordinal and begun.process != self._process
 
     async def _log(self, folder: str) -> Log:
         return headlog.parse_log(blob.key for blob in await self._blobs.list(folder))

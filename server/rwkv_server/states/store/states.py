@@ -56,7 +56,7 @@ class StateStore:
         self.blobs = blobs
         self.records = Records(blobs)
         self.quota = Quota(blobs, clock, place.max_bytes_per_tenant)
-        self.heads = Heads(blobs, clock, random_bytes)
+        self.heads = Heads(blobs, place.ordinal, clock, random_bytes)
         self._forgetting = Forgetting(blobs, self.records, self.heads, clock)
         self._being_written: set[str] = set()
         self._sweeper = Sweeper(
@@ -209,10 +209,12 @@ class StateStore:
         """See `Heads`, as the next two."""
         return await self.heads.head(tenant, session)
 
-    async def claim(self, tenant: str, session: str, head: Head | None, deadline: float) -> Claim:
+    async def claim(
+        self, tenant: str, session: str, head: Head | None, deadline: float, *, own: bool = True
+    ) -> Claim:
         """Begin a turn of a session after that head; None opens it."""
         await self.open()
-        return await self.heads.claim(tenant, session, head, deadline)
+        return await self.heads.claim(tenant, session, head, deadline, own=own)
 
     async def end(self, claim: Claim, ref: str | None) -> None:
         """End a turn, with the state it led to or without one."""
