@@ -222,12 +222,14 @@ class PaperEngine:
 
     def _load(self, lease: Lease) -> int:
         with self._held(lease) as view:
-            (state,) = struct.unpack_from("=Q", view)
-        return int(state)
+            parts = struct.unpack_from("=4I", view)
+        return sum(part << 16 * at for at, part in enumerate(parts))
 
     def _save(self, lease: Lease, state: int) -> None:
         with self._held(lease) as view:
-            struct.pack_into("=Q", view, 0, state)
+            # As four numbers with no exponent: imports refuse what isn't finite.
+            parts = ((state >> 16 * at) & 0xFFFF for at in range(4))
+            struct.pack_into("=4I", view, 0, *parts)
 
     async def close(self) -> None:
         """Give back what it holds of the runtime."""
