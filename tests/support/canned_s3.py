@@ -29,7 +29,7 @@ class CannedServer(ThreadingHTTPServer):
         requests: methods and paths so far.
     """
 
-    daemon_threads = True
+    daemon_threads = False  # closing waits for them, and for their sockets
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -45,7 +45,6 @@ class CannedServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: CannedServer
-    protocol_version = "HTTP/1.1"
 
     def _serve(self) -> None:
         path = self.path.partition("?")[0]

@@ -17,7 +17,9 @@ from rwkv_server.states.errors import StateError, StateStoreFull, StateStoreUnav
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing
 
 # As S3 servers call it: AWS has no end, MinIO, Ceph and versitygw have.
-_FULL = re.compile(r"XMinioStorageFull|QuotaExceeded|InsufficientStorage|507|No space left")
+_FULL = re.compile(
+    r"<Code>(XMinioStorageFull|QuotaExceeded|InsufficientStorage)</Code>|status code: 507\b"
+)
 # Listings have no type of their own for a refusal.
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"}
 _NO_BUCKET = "NoSuchBucket"

@@ -49,12 +49,14 @@ def blobs(settings: S3) -> Blobs:
     ("status", "code", "kind", "words"),
     [
         (507, "XMinioStorageFull", StateStoreFull, "full"),
+        (507, "Other", StateStoreFull, "full"),
         (403, "QuotaExceeded", StateStoreFull, "full"),
         (403, "AccessDenied", StateStoreUnavailable, "Check its credentials"),
         (403, "InvalidAccessKeyId", StateStoreUnavailable, "Check its credentials"),
         (404, "NoSuchBucket", StateStoreUnavailable, "Create the bucket"),
         (500, "InternalError", StateStoreUnavailable, "failed"),
         (503, "SlowDown", StateStoreUnavailable, "failed"),
+        (503, "Took507ms", StateStoreUnavailable, "failed"),
     ],
 )
 async def test_answers_of_a_server(server, blobs, status, code, kind, words):
