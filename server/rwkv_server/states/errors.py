@@ -86,7 +86,7 @@ class SessionConflict(StateError):
 
 
 class StateExpired(StateError):
-    """Its time is over."""
+    """Its time is over; 404 a week after it was removed."""
 
     status, code = 410, "state_expired"
 
