@@ -49,7 +49,7 @@ ANYTHING = st.recursive(
 NEAR = st.fixed_dictionaries({params.FIELD: ANYTHING, params.SIGNATURE: ANYTHING})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ANYTHING | NEAR)
 def test_nothing_else_is_more_than_refused(anything: Any) -> None:
     with pytest.raises(BadTransfer):
