@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rwkv_server.states.content import (
@@ -129,7 +129,13 @@ def test_bytes_in_other_places_are_refused(place: Any) -> None:
         from_safetensors(LAYOUT, a_file(header), memoryview(bytearray(LAYOUT.nbytes)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # other work on the machine
+)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=4))
 def test_a_changed_file_is_refused_or_still_whole(where: int, new: bytes) -> None:
     content = to_safetensors(LAYOUT, memoryview(SLOT), {"a": "b"})

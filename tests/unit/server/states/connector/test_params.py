@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rwkv_server.states.connector import params
@@ -49,7 +49,13 @@ ANYTHING = st.recursive(
 NEAR = st.fixed_dictionaries({params.FIELD: ANYTHING, params.SIGNATURE: ANYTHING})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # other work on the machine
+)
 @given(ANYTHING | NEAR)
 def test_nothing_else_is_more_than_refused(anything: Any) -> None:
     with pytest.raises(BadTransfer):
