@@ -31,7 +31,7 @@ from rwkv_server.states.sessions import Sessions
 from rwkv_server.states.slots import SlotError
 from rwkv_server.states.store.opening import build_store
 from rwkv_server.states.store.states import StateStore
-from rwkv_server.states.turn import Identity
+from rwkv_server.states.turn import Identity, Parts
 from rwkv_server.states.turns import Turns
 
 ENGINE_KEY = "VLLM_API_KEY"
@@ -144,18 +144,8 @@ async def make_runtime(
             shelf = Shelf(store, hot, layout)
             behind = WriteBehind(shelf, prefixes, identity, time.time)
             automatic.fetch = behind.fetch
-    turns = Turns(
-        identity,
-        layout,
-        store,
-        hot,
-        events,
-        loader,
-        sessions,
-        time.time,
-        secrets.token_bytes,
-        automatic,
-    )
+    parts = Parts(layout, store, hot, events, loader, sessions)
+    turns = Turns(identity, parts, time.time, secrets.token_bytes, automatic)
     keeper = Keeper(store, addresses, time.time)
     keeper.start()
     return Runtime(

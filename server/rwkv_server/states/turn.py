@@ -9,11 +9,13 @@ from typing import Any
 from rwkv_server.states.errors import StateError, StateIncompatible
 from rwkv_server.states.events import Ended
 from rwkv_server.states.frame import Frame, Snapshot, frame_new, frame_resumed
-from rwkv_server.states.hot import Slot
-from rwkv_server.states.loading import Source
+from rwkv_server.states.hot import HotTier, Slot
+from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.loading import Loader, Source
+from rwkv_server.states.ports import Events, Store
 from rwkv_server.states.prefixes import Found
 from rwkv_server.states.record import Fingerprint, Finish, Record
-from rwkv_server.states.sessions import Place
+from rwkv_server.states.sessions import Place, Sessions
 from rwkv_server.states.wishes import Wish
 
 
@@ -31,6 +33,18 @@ class Identity:
     key: bytes
     placeholder: int
     default_ttl_s: float | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What turns work with."""
+
+    layout: StateLayout
+    store: Store
+    hot: HotTier
+    events: Events
+    loader: Loader
+    sessions: Sessions
 
 
 @dataclass(frozen=True)

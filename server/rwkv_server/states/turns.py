@@ -21,23 +21,18 @@ from typing import Any, cast
 from rwkv_server.states import content, counters, refs
 from rwkv_server.states.automatic import Automatic
 from rwkv_server.states.connector.params import Transfer, sign
-from rwkv_server.states.errors import (
-    StateError,
-    StateUnsupportedOption,
-)
+from rwkv_server.states.errors import StateError, StateUnsupportedOption
 from rwkv_server.states.events import Ended
 from rwkv_server.states.frame import Snapshot, choose_snapshot
-from rwkv_server.states.hot import HotTier, Slot
-from rwkv_server.states.layout import StateLayout
-from rwkv_server.states.loading import Loader, check_name, hot_key
-from rwkv_server.states.ports import Events, Store
+from rwkv_server.states.hot import Slot
+from rwkv_server.states.loading import check_name, hot_key
 from rwkv_server.states.record import Finish, Record
-from rwkv_server.states.sessions import Sessions
 from rwkv_server.states.turn import (
     Answer,
     Identity,
     Outcome,
     Parent,
+    Parts,
     Turn,
     check_fingerprint,
     make_frame,
@@ -63,20 +58,15 @@ class Turns:
     def __init__(
         self,
         identity: Identity,
-        layout: StateLayout,
-        store: Store,
-        hot: HotTier,
-        events: Events,
-        loader: Loader,
-        sessions: Sessions,
+        parts: Parts,
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
         automatic: Automatic | None = None,
     ) -> None:
         """Take the parts; `clock` is in seconds since 1970."""
-        self._identity, self._layout = identity, layout
-        self._store, self._hot, self._events = store, hot, events
-        self._loader, self._sessions = loader, sessions
+        self._identity, self._layout = identity, parts.layout
+        self._store, self._hot, self._events = parts.store, parts.hot, parts.events
+        self._loader, self._sessions = parts.loader, parts.sessions
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
         self._in_use: Counter[str] = Counter()

@@ -22,7 +22,7 @@ from rwkv_server.states.prefixes import Prefixes
 from rwkv_server.states.record import Fingerprint
 from rwkv_server.states.reuse import PrefixIndex
 from rwkv_server.states.sessions import Sessions
-from rwkv_server.states.turn import Identity, Outcome, Parent, Turn
+from rwkv_server.states.turn import Identity, Outcome, Parent, Parts, Turn
 from rwkv_server.states.turns import Turns
 from rwkv_server.states.wishes import Wish
 
@@ -72,14 +72,11 @@ async def turns(hot: HotTier, engine: Engine) -> Turns:
     store = state_stores.store_on(state_stores.memory(), lambda: 1000.0)
     await store.open()
     random = itertools.count(1)
+    loader = Loader(store, hot, LAYOUT, 0, None)
+    sessions = Sessions(store, None, lambda: 1000.0)
     return Turns(
         IDENTITY,
-        LAYOUT,
-        store,
-        hot,
-        engine,
-        Loader(store, hot, LAYOUT, 0, None),
-        Sessions(store, None, lambda: 1000.0),
+        Parts(LAYOUT, store, hot, engine, loader, sessions),
         lambda: 1000.0,
         lambda count: next(random).to_bytes(count, "big"),
         Automatic(Prefixes(PrefixIndex(b"f", 100), hot), hot, IDENTITY.placeholder),
