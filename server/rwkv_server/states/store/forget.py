@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from rwkv_server.states.errors import SessionConflict
 from rwkv_server.states.store import headlog, layout, listing
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
-from rwkv_server.states.store.heads import Claim, Heads
+from rwkv_server.states.store.heads import SKEW_S, Claim, Heads
 from rwkv_server.states.store.records import Records, gathered
 
 _DEADLINE_S = 60.0
@@ -121,7 +121,8 @@ class Forgetting:
         await asyncio.gather(*(self._drop_log(log, intent.before) for log in logs.values()))
 
     async def _drop_log(self, log: list[Blob], before: float) -> None:
-        if max(blob.modified for blob in log) > before:
+        # By the backend's clock, which may be ahead of ours.
+        if max(blob.modified for blob in log) > before + SKEW_S:
             return  # opened anew since
         # Oldest first, and a claim before its end, so that the head is the last to go.
         for key in sorted(blob.key for blob in log):
