@@ -1,10 +1,12 @@
-"""`make demo`: a cluster, the operator, one RWKVDeployment, and a conversation with memory."""
+"""`make demo`: a cluster, the operator, a model, and a conversation that outlives its pod."""
 
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import json
+import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +19,10 @@ import installation
 import kube as kubernetes
 
 NAME = "chat"
-SAMPLE = installation.ROOT / "crds" / "samples" / "tiny-recall.yaml"
+CLIENT = "demo"
+SAMPLES = installation.ROOT / "crds" / "samples"
+CLAIM = SAMPLES / "volumes" / "states.yaml"
+SAMPLE = SAMPLES / "states-on-shared-volume.yaml"
 FACT = "Nora"
 TURNS = (
     f"Hello, my name is {FACT}.",
@@ -25,6 +30,9 @@ TURNS = (
     "Tell me a joke.",
     "What is my name?",
 )
+LOST_AFTER = 2
+"""Turns before the pod that serves the session is deleted."""
+
 _STARTED = time.monotonic()
 
 
@@ -56,10 +64,10 @@ def run(machine: installation.Machine) -> None:
     with step("operator, by helm"):
         installation.install_chart(cluster, images)
     with step(f"RWKVDeployment {NAME}"):
+        cluster.apply(CLAIM)
         cluster.apply(SAMPLE)
         wait_ready(cluster)
-    with step("conversation, from a pod through the Service"):
-        turns = converse(cluster, images["operator"])
+    turns = converse(cluster, images["operator"])
     report(cluster, turns)
 
 
@@ -83,37 +91,50 @@ def wait_ready(cluster: kubernetes.Kube, timeout: float = 600) -> None:
 
 
 def converse(cluster: kubernetes.Kube, image: str) -> list[dict[str, str]]:
-    """Run conversation.py in a pod and read its turns."""
-    cluster.run("delete", "pod", "demo", "--ignore-not-found", "--wait")
-    cluster.apply(pod(image))
-    done = ("Succeeded", "Failed")
+    """The conversation; the engine that serves it is deleted in the middle."""
+    with step("a pod for the client"):
+        cluster.run("delete", "pod", CLIENT, "--ignore-not-found", "--wait")
+        cluster.apply(pod(image))
+        cluster.run("wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=60s")
+    session = f"demo-{secrets.token_hex(4)}"
+    with step(f"turns 1 and 2, from a pod through the Service; session {session}"):
+        first = hold(cluster, session, TURNS[:LOST_AFTER], opens=True)
+    serving = first[-1]["pod"]
+    with step(f"kubectl delete pod {serving}, which holds the conversation"):
+        cluster.run("delete", "pod", serving, "--wait")
+    with step("turns 3 and 4, only the new texts"):
+        return first + hold(cluster, session, TURNS[LOST_AFTER:], opens=False)
 
-    def finished() -> str:
-        phase: str = cluster.get("pod", "demo")["status"].get("phase", "")
-        return phase if phase in done else ""
 
-    phase = kubernetes.wait_for(finished, "the pod demo to end", timeout=300)
-    output = cluster.logs("demo")
-    if phase == "Failed":
-        raise SystemExit(f"the conversation failed:\n{output}")
+def hold(
+    cluster: kubernetes.Kube, session: str, texts: tuple[str, ...], opens: bool
+) -> list[dict[str, str]]:
+    """Run conversation.py in the client pod and read its turns."""
+    data = cluster.get("secret", f"{NAME}-api-key")["data"]
+    job = {
+        "url": f"http://{NAME}",
+        "key": base64.b64decode(data["default"]).decode(),
+        "model": NAME,
+        "session": session,
+        "opens": opens,
+        "turns": texts,
+    }
+    script = (Path(__file__).parent / "conversation.py").read_text()
+    try:
+        output = cluster.run(
+            "exec", "-i", CLIENT, "--", "python3", "-c", script, stdin=json.dumps(job)
+        )
+    except kubernetes.KubeError as error:
+        raise SystemExit(f"the conversation failed: {error}") from None
     return [json.loads(line) for line in output.splitlines()]
 
 
 def pod(image: str) -> dict[str, Any]:
-    """A restricted pod that runs conversation.py against the Service."""
-    key = {"secretKeyRef": {"name": f"{NAME}-api-key", "key": "default"}}
-    environment: list[dict[str, Any]] = [
-        {"name": "URL", "value": f"http://{NAME}"},
-        {"name": "MODEL", "value": NAME},
-        {"name": "TURNS", "value": json.dumps(TURNS)},
-        {"name": "API_KEY", "valueFrom": key},
-    ]
-    script = (Path(__file__).parent / "conversation.py").read_text()
+    """A restricted pod that has Python and waits."""
     container = {
-        "name": "demo",
+        "name": "client",
         "image": image,
-        "command": ["python3", "-c", script],
-        "env": environment,
+        "command": ["sleep", "86400"],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -123,9 +144,9 @@ def pod(image: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "demo"},
+        "metadata": {"name": CLIENT},
         "spec": {
-            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -141,7 +162,8 @@ def report(cluster: kubernetes.Kube, turns: list[dict[str, str]]) -> None:
     """The transcript, the object, what to try next, and the verdict."""
     print()
     for turn in turns:
-        print(f"  user       {turn['user']}\n  assistant  {turn['assistant']}   ({turn['pod']})")
+        print(f"  user       {turn['user']}\n  assistant  {turn['assistant']}")
+        print(f"             {turn['pod']}, state from: {turn['source']}")
     print(f"\n$ kubectl get rwkv\n{cluster.run('get', 'rwkv')}")
     print("Try next:")
     print(f"  export KUBECONFIG={cluster.kubeconfig} PATH={Path(cluster.kubectl).parent}:$PATH")
@@ -150,7 +172,11 @@ def report(cluster: kubernetes.Kube, turns: list[dict[str, str]]) -> None:
     answer = turns[-1]["assistant"]
     if FACT not in answer:
         raise SystemExit(f"DEMO_FAILED the model answered {answer!r}, which lacks {FACT}")
-    print(f"\nDEMO_OK turns={len(turns)} recalled={FACT}")
+    pods = {turn["pod"] for turn in turns}
+    if len(pods) < 2:
+        raise SystemExit(f"DEMO_FAILED the lost pod {pods} was back before turn {LOST_AFTER + 1}")
+    tier = turns[LOST_AFTER]["source"]
+    print(f"\nDEMO_OK turns={len(turns)} recalled={FACT} resumed_from={tier} pods={len(pods)}")
 
 
 @contextlib.contextmanager
