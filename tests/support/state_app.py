@@ -36,9 +36,6 @@ class NoTier:
     def __init__(self) -> None:
         self.dropped: list[str] = []
 
-    def drop(self, key: str) -> None:
-        self.dropped.append(key)
-
     def drop_all(self, prefix: str) -> None:
         self.dropped.append(prefix)
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from rwkv_server.states.loading import hot_key
-
 
 class _Tier(Protocol):
-    def drop(self, key: str, /) -> None: ...
-
     def drop_all(self, prefix: str, /) -> None: ...
 
 
@@ -38,9 +34,9 @@ class Memory:
 
     def forget(self, tenant: str, ref: str) -> None:
         """Drop a state that is gone from the store."""
-        self._hot.drop(hot_key(tenant, ref))
+        self._hot.drop_all(f"{tenant}/{ref}@")  # the rest of a key is its content's digest
 
     def forget_all(self, tenant: str) -> None:
         """Drop all that a tenant has here; what is still stored is only read again."""
-        self._hot.drop_all(hot_key(tenant, ""))
+        self._hot.drop_all(f"{tenant}/")
         self._forget_prefixes(tenant)

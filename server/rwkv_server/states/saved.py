@@ -26,6 +26,7 @@ from rwkv_server.states.record import Finish, Record
 from rwkv_server.states.refs import Home
 from rwkv_server.states.store.pages import Page
 from rwkv_server.states.store.quota import Usage
+from rwkv_server.states.turn import check_fingerprint
 
 # Metadata and names around a snapshot's bytes in an uploaded file.
 ROOM = 1 << 20
@@ -94,11 +95,7 @@ class SavedStates:
         return await asyncio.to_thread(exports.embed, await self.content(record), record)
 
     async def page(self, tenant: str, session: str | None, after: str | None, limit: int) -> Page:
-        """A page of the tenant's states, of all engines.
-
-        Raises:
-            StateForbidden: everybody is the same tenant.
-        """
+        """A page of the tenant's states, of all engines; StateForbidden as `export`."""
         self._refuse_when_open("listed")
         pages = [await self.store.page(tenant, session, after, limit)]
         if not self.store.shared:
@@ -113,9 +110,14 @@ class SavedStates:
         return await self.store.usage(tenant)
 
     async def fork(self, new: New, ref: str) -> Record:
-        """A state of its own with the same content."""
+        """A state of its own with the same content.
+
+        Raises:
+            StateIncompatible: it is of another model, which the copy wouldn't tell.
+        """
         self.name(new)
         parent = await self.show(new.tenant, ref)
+        check_fingerprint(parent, self.facts.fingerprint)
         content = await self.content(parent)
         told = Told(parent.consumed_tokens, parent.pending)
         return await self._put(new, content, told, parent.finish_reason, parent.ref)
@@ -137,11 +139,7 @@ class SavedStates:
         return await self._put_slot(new, slot, told, "import")
 
     async def import_pth(self, new: New, content: bytes) -> Record:
-        """A state from a state-tuned model's .pth.
-
-        Raises:
-            StateCorrupt, StateIncompatible: nothing was written.
-        """
+        """A state from a state-tuned model's .pth. Raises as `import_file`."""
         self.name(new)
         slot = memoryview(bytearray(self.facts.layout.nbytes))
         async with self._importing:

@@ -116,6 +116,17 @@ async def test_a_fork_is_a_state_of_its_own(http):
     assert error(again) == (409, "state_exists")
 
 
+async def test_a_fork_never_passes_another_models_state_off_as_this_ones(engine, http):
+    theirs = state_stores.FINGERPRINT.model_copy(update={"model": "other"})
+    record = state_stores.make_record("theirs", fingerprint=theirs)
+    await engine.store.put(record, state_app.snapshot(1))
+    answer = await http.post("/v1/states/theirs/fork")
+    assert error(answer) == (422, "state_incompatible")
+    clone = await http.post("/v1/rwkv/state/theirs/clone", json={"target_ref": "auto"})
+    assert error(clone) == (422, "state_incompatible")
+    assert len((await http.get("/v1/states")).json()["data"]) == 1
+
+
 async def test_a_touch_gives_more_time(http):
     made = await make(http, ttl_s=60)
     touched = (await http.post(f"/v1/states/{made['ref']}/touch", json={"ttl_s": 600})).json()
@@ -138,7 +149,7 @@ async def test_a_state_that_a_turn_reads_stays(engine, http):
     assert error(await http.delete(f"/v1/states/{made['ref']}")) == (409, "state_in_use")
     engine.reading.clear()
     assert (await http.delete(f"/v1/states/{made['ref']}")).status_code == 200
-    assert engine.tier.dropped == [f"default/{made['ref']}"]
+    assert engine.tier.dropped == [f"default/{made['ref']}@"]
 
 
 async def export(http, ref):
