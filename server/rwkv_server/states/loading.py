@@ -21,9 +21,18 @@ from rwkv_server.states.record import Record
 Source = Literal["hot", "durable", "peer", "none"]
 
 
-def hot_key(tenant: str, ref: str) -> str:
-    """Under which name a state's snapshot lies in memory."""
-    return f"{tenant}/{ref}"
+def hot_key(record: Record) -> str:
+    """Under which name a state's snapshot lies in memory.
+
+    A client's name can come back with another state, which another engine may have saved; so the
+    content is part of it.
+    """
+    return f"{hot_prefix(record.tenant, record.ref)}{record.sha256}"
+
+
+def hot_prefix(tenant: str, ref: str) -> str:
+    """What the keys of all states begin with that have had this name."""
+    return f"{tenant}/{ref}@"
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,13 @@ class Loader:
 
     def find(self, record: Record) -> Slot | None:
         """The record's snapshot if it is in memory, pinned."""
-        return self._hot.pin(hot_key(record.tenant, record.ref))
+        return self._hot.pin(hot_key(record))
+
+    def touch(self, record: Record) -> None:
+        """Let others go first when memory is needed."""
+        slot = self.find(record)
+        if slot is not None:
+            self._hot.unpin(slot)
 
     async def load(self, record: Record, room: Slot) -> Loaded:
         """The record's snapshot in a slot, pinned.
@@ -70,7 +85,7 @@ class Loader:
         Raises:
             StateCorrupt, StateIncompatible, StateNotFound, StateStoreUnavailable
         """
-        key = hot_key(record.tenant, record.ref)
+        key = hot_key(record)
         lock = self._loading.setdefault(key, asyncio.Lock())
         try:
             async with lock:

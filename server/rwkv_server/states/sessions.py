@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
+from rwkv_server.states.errors import SessionConflict, StateNotFound
 from rwkv_server.states.ports import Peers, Store
 
 # After it whoever comes next may take a turn for dead. A living one that takes longer still ends
@@ -51,13 +51,15 @@ class Sessions:
         Raises:
             SessionConflict: it should begin and is there.
             StateNotFound: it should go on and isn't there.
-            StateStoreUnavailable: nobody can tell.
+            StateStoreUnavailable: nobody can tell, because an engine that may have it is away.
         """
         head = await self._store.head(tenant, session)
         if head is not None:
             place = Place(head, head.ref)
         else:
-            found = await self._ask_peers(tenant, session, opens)
+            found = None
+            if self._peers is not None:
+                found = await self._peers.session(tenant, session)
             place = Place(None, None if found is None else str(found["ref"]), found)
         if opens and place.ref is not None:
             raise SessionConflict(
@@ -94,14 +96,3 @@ class Sessions:
             await self._peers.end(claim.token, ref)
         else:
             await self._store.end(claim.token, ref)
-
-    async def _ask_peers(self, tenant: str, session: str, opens: bool) -> dict[str, Any] | None:
-        if self._peers is None:
-            return None
-        try:
-            return await self._peers.session(tenant, session)
-        except StateStoreUnavailable:
-            # A new session waits for nobody; an old one must not begin anew in silence.
-            if opens:
-                return None
-            raise

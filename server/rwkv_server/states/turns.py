@@ -69,13 +69,12 @@ class Turns:
         self._loader, self._sessions = parts.loader, parts.sessions
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
-        self._in_use: Counter[str] = Counter()
-        self._reserving = asyncio.Lock()
+        self._in_use: Counter[tuple[str, str]] = Counter()
         self.open, self.saved, self.failed = 0, 0, 0
 
     def in_use(self, tenant: str, ref: str) -> bool:
         """Whether a turn goes on from this state now."""
-        return self._in_use[hot_key(tenant, ref)] > 0
+        return self._in_use[tenant, ref] > 0
 
     def remembers(self, tenant: str, tokens: Sequence[int]) -> bool:
         """Whether an earlier prompt has left a snapshot of exactly this text."""
@@ -156,22 +155,29 @@ class Turns:
     async def _reserve(self, turn: Turn) -> Slot | None:
         """Pin the parent's snapshot and the slots to save to; a slot for what has to be loaded.
 
-        One at a time: two that each held a part of what they need would wait for each other.
+        Who waits for memory holds none meanwhile: two that each held a part of what they need would
+        wait for each other. So there is room for the parent, too, until it turns out to be here.
         """
-        async with self._reserving:
-            if turn.parent is not None:
-                turn.load = self._loader.find(turn.parent)
-                turn.source = "none" if turn.load is None else "hot"
-            loads = turn.parent is not None and turn.load is None
-            if self._automatic is not None and turn.parent is None:
-                self._automatic.find(turn)
-            count = (2 if turn.wish.save else 0) + (1 if loads else 0)
-            slots = await self._hot.acquire(count, WAIT_S) if count else []
-        if turn.wish.save:
+        parent, saves = turn.parent, turn.wish.save
+        if parent is not None and saves:
+            self._loader.touch(parent)
+        elif parent is not None:
+            turn.load = self._loader.find(parent)
+        loads = parent is not None and turn.load is None
+        count = (2 if saves else 0) + (1 if loads else 0)
+        slots = await self._hot.acquire(count, WAIT_S) if count else []
+        if saves:
             turn.save, turn.prompt = slots.pop(), slots.pop()
-        elif self._automatic is not None:
+        if parent is None and self._automatic is not None:
+            self._automatic.find(turn)
             await self._automatic.make_room(turn)
-        return slots.pop() if loads else None
+        if parent is not None and turn.load is None:
+            turn.load = self._loader.find(parent)
+            if turn.load is not None:
+                self._hot.release(slots.pop())
+        if parent is not None and turn.load is not None:
+            turn.source = "hot"
+        return slots.pop() if slots else None
 
     async def ended(self, turn: Turn) -> Ended:
         """Wait for the engine to have made all copies of a turn that saves."""
@@ -229,7 +235,7 @@ class Turns:
         metadata = {RECORD_KEY: record.model_dump_json()}
         file = await asyncio.to_thread(content.to_safetensors, self._layout, slot.view, metadata)
         record = await self._store.put(record, file)
-        self._keep(turn, hot_key(record.tenant, record.ref), slot)
+        self._keep(turn, hot_key(record), slot)
         if turn.claim is not None:
             await self._sessions.end(turn.claim, record.ref)
             turn.claim = None
@@ -273,7 +279,7 @@ class Turns:
     def _count(self, turn: Turn, by: int) -> None:
         self.open += by
         if turn.parent is not None:
-            key = hot_key(turn.parent.tenant, turn.parent.ref)
+            key = turn.parent.tenant, turn.parent.ref
             self._in_use[key] += by
             if not self._in_use[key]:
                 del self._in_use[key]

@@ -17,6 +17,7 @@ from rwkv_server.states.web import inner
 
 # Fields that vLLM hands to a chat's template, beside what `chat_template_kwargs` has.
 _TEMPLATE = ("documents", "reasoning_effort")
+_TOKENS = 1 << 32
 _PASSED = ("model", "tools", "chat_template", "add_special_tokens", "mm_processor_kwargs")
 
 
@@ -108,11 +109,16 @@ async def completion_tokens(
     if isinstance(prompt, str):
         special = request.get("add_special_tokens", True) is not False
         return await text.encode(prompt, special and record is None)
-    if isinstance(prompt, list) and all(type(token) is int for token in prompt):
+    if isinstance(prompt, list) and all(_is_token(token) for token in prompt):
         return prompt
     raise StateUnsupportedOption(
         "prompt: wanted one text or one list of tokens together with a state", param="prompt"
     )
+
+
+def _is_token(value: Any) -> bool:
+    """Whether it can be one; which tokens there are is vLLM's to say."""
+    return type(value) is int and 0 <= value < _TOKENS
 
 
 def _template_arguments(request: Mapping[str, Any]) -> dict[str, Any]:

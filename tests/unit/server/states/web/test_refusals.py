@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import paper_server
@@ -97,6 +98,51 @@ async def test_a_state_lives_as_long_as_it_was_told_to(server, monkeypatch):
     monkeypatch.setattr(server.runtime.store, "_clock", lambda: time.time() + 6)
     gone = await server.post("/v1/completions", prompt="a", state={"ref": told(answer)["ref"]})
     assert code_of(gone) == (410, "state_expired")
+
+
+async def test_a_name_that_comes_back_is_another_state(tmp_path, monkeypatch):
+    async with paper_server.serve(tmp_path, store="persistentVolumeClaim") as server:
+        await server.complete("once", {"save": "mine", "ttl_s": 5}, max_tokens=3)
+        now = time.time() + 6
+        monkeypatch.setattr(server.runtime.store, "_clock", lambda: now)
+        await server.complete("and then", {"save": "mine"}, max_tokens=3, force="xyz")
+        answer = await server.complete(" on", {"ref": "mine"}, max_tokens=9)
+        plain = await server.complete("and thenxyz on", max_tokens=9)
+        assert answer["choices"][0]["text"] == plain["choices"][0]["text"]
+        assert told(answer)["source"] == "hot"
+
+
+@pytest.mark.parametrize("token", [-1, 1 << 32, 1.5, True, "a"])
+@pytest.mark.parametrize("wish", [{}, {"state": {"save": True}}])
+async def test_tokens_that_are_none(tmp_path, token, wish):
+    async with paper_server.serve(tmp_path, automaticReuse="Memory") as server:
+        await server.complete("abc", max_tokens=2)
+        if wish:
+            answer = await server.post("/v1/completions", prompt=[97, token], **wish)
+            assert code_of(answer) == (400, "state_unsupported_option")
+        else:
+            # It reaches vLLM as it came, which has the word.
+            with contextlib.suppress(Exception):
+                await server.post("/v1/completions", prompt=[97, token])
+            assert server.engine.seen[-1]["prompt"] == [97, token]
+
+
+async def test_who_waits_for_memory_holds_nobody_up(tmp_path):
+    async with paper_server.serve(tmp_path, hotBytes=330_000, automaticReuse="Memory") as server:
+        ref = told(await server.complete("a", {"save": True}, max_tokens=2))["ref"]
+        server.engine.gate = asyncio.Event()
+        saving = {"prompt": "b", "state": {"save": True}, "max_tokens": 2}
+        going = [asyncio.create_task(server.post("/v1/completions", **saving)) for _ in range(3)]
+        while not server.runtime.hot.use.pinned:
+            await asyncio.sleep(0.001)
+        before = len(server.engine.seen)
+        plain = asyncio.create_task(server.post("/v1/completions", prompt="hi", max_tokens=1))
+        while not any(body["prompt"] == [104, 105] for body in server.engine.seen[before:]):
+            await asyncio.sleep(0.001)
+        server.engine.gate.set()
+        answers = await asyncio.gather(plain, *going)
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert (await server.complete("c", {"ref": ref}, max_tokens=2))["state"]["parent"] == ref
 
 
 async def test_memory_for_all_or_none(tmp_path, monkeypatch):

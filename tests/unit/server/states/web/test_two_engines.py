@@ -77,6 +77,8 @@ async def test_a_session_whose_engine_is_away_does_not_begin_anew(pods):
     await turn(here, "new")
     home = wire.pop(0)
     assert code_of(await turn(there)) == (503, "state_store_unavailable")
+    # Begun here, it would be forgotten when its engine is back.
+    assert code_of(await turn(there, "new")) == (503, "state_store_unavailable")
     wire[0] = home
     assert (await turn(there)).status_code == 200
 
