@@ -32,6 +32,8 @@ from rwkv_server.states.turn import check_fingerprint
 ROOM = 1 << 20
 # Uploads that are parsed at the same time: each takes a core.
 IMPORTS = 2
+# Seconds of life that aren't worth a write.
+TOUCH_S = 1.0
 
 
 class SavedStates:
@@ -68,11 +70,7 @@ class SavedStates:
         return uploads.largest_pth(self.facts.layout)
 
     async def show(self, tenant: str, ref: str) -> Record:
-        """A state's record, from here or from its home.
-
-        Raises:
-            StateNotFound, StateExpired, StateLost, StateStoreUnavailable.
-        """
+        """A state's record, from here or from its home; raises as `store.get`."""
         refs.check_id(ref, "ref")
         if self._elsewhere(ref) is not None:
             return await self._peers.record(tenant, ref)
@@ -149,8 +147,10 @@ class SavedStates:
 
     async def touch(self, tenant: str, ref: str, ttl_s: float | None) -> Record:
         """Give a state a new time to live, from now."""
-        await self._here(tenant, ref)
-        return await self.store.touch(tenant, ref, self._expiry(ttl_s))
+        known, expires_at = await self._here(tenant, ref), self._expiry(ttl_s)
+        if known.expires_at is not None and abs(expires_at - known.expires_at) < TOUCH_S:
+            return known  # each touch leaves a file until the next sweep
+        return await self.store.touch(tenant, ref, expires_at)
 
     async def delete(self, tenant: str, ref: str) -> None:
         """Forget a state.
@@ -250,15 +250,16 @@ class SavedStates:
             return None
         return home.ordinal
 
-    async def _here(self, tenant: str, ref: str) -> None:
-        """Refuse what only the engine with the state can do; routers send such requests there."""
-        await self.show(tenant, ref)
+    async def _here(self, tenant: str, ref: str) -> Record:
+        """A state of this engine; what only its own can do is refused for others'."""
+        record = await self.show(tenant, ref)
         elsewhere = self._elsewhere(ref)
         if elsewhere is not None:
             raise StateStoreUnavailable(
                 f"state {ref} is on engine {elsewhere}, which didn't get this request; try again",
                 retry_after_s=5,
             )
+        return record
 
     def _read_import(self, content: bytes) -> tuple[memoryview, Told]:
         slot = memoryview(bytearray(self.facts.layout.nbytes))

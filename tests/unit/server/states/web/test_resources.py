@@ -135,6 +135,15 @@ async def test_a_touch_gives_more_time(http):
     assert shown["expires_at"] == touched["expires_at"]
 
 
+async def test_touches_in_a_row_write_once(engine, http):
+    made = await make(http, ttl_s=60)
+    before = len(await engine.store.blobs.list(""))
+    for _ in range(20):
+        answer = await http.post(f"/v1/states/{made['ref']}/touch", json={"ttl_s": 600})
+        assert answer.json()["expires_at"] > made["expires_at"] + 500
+    assert len(await engine.store.blobs.list("")) == before + 1
+
+
 async def test_a_state_whose_time_is_over_says_so(engine, http):
     made = await make(http, ttl_s=60)
     engine.saved._clock.now += 100
