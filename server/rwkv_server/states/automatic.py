@@ -105,9 +105,15 @@ class Automatic:
     def remember(self, turn: Turn, ended: Ended | None) -> None:
         """Keep the snapshot of the turn's prompt, if the engine has made it."""
         if turn.whole and turn.wish.remember and turn.prompt is not None:
-            if ended is not None and ended.prompt_saved and not ended.failed:
+            if ended is not None and _has_read(ended, turn):
                 slot, turn.prompt = turn.prompt, None
                 self._prefixes.keep(turn.wish.tenant, turn.whole, slot, turn.found)
         coming = self._coming.pop(turn.id, None)
         if coming is not None:
             coming[1].set()
+
+
+def _has_read(ended: Ended, turn: Turn) -> bool:
+    """Whether the engine made a snapshot of this prompt, and of no other."""
+    prompt = turn.frame.tokens
+    return ended.prompt_saved and not ended.failed and tuple(ended.tokens[: len(prompt)]) == prompt

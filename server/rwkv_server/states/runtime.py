@@ -5,6 +5,7 @@ Made by the layer when the server starts, or by the first request if the store w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
@@ -118,12 +119,17 @@ async def make_runtime(
     deployment = f"{environment.namespace}/{environment.name}"
     store = build_store(state, deployment, ordinal, time.time, secrets.token_bytes)
     await store.open()
+    slots = max(1, state.hot_bytes // layout.nbytes)
     try:
-        hot = HotTier(environment.shm, layout, max(1, state.hot_bytes // layout.nbytes))
+        hot = await asyncio.to_thread(HotTier, environment.shm, layout, slots)
     except SlotError as error:
         raise StateStoreUnavailable(str(error)) from None
     events = EngineEvents(environment.socket, environment.ranks)
-    await events.start()
+    try:
+        await events.start()
+    except OSError as error:
+        hot.close()
+        raise StateStoreUnavailable(f"{environment.socket}: {error.strerror}") from None
     addresses = Addresses(state.peers.url_of, state.peers.ordinals, ordinal)
     peers = HttpPeers(addresses, keys.http, client)
     loader = Loader(store, hot, layout, ordinal, peers)

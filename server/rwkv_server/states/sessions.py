@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rwkv_server.states.errors import SessionConflict, StateNotFound
+from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
 from rwkv_server.states.ports import Peers, Store
 
 # After it whoever comes next may take a turn for dead. A living one that takes longer still ends
@@ -92,6 +92,20 @@ class Sessions:
 
     async def end(self, claim: Claim, ref: str | None) -> None:
         """The turn is over, at a new state or without one."""
+        try:
+            await self._end(claim, ref)
+        except StateStoreUnavailable:
+            # It may have been written all the same; to write it again does no harm.
+            try:
+                await self._end(claim, ref)
+            except StateStoreUnavailable as error:
+                raise StateStoreUnavailable(
+                    f"{error.message}; the session may have gone on to {ref} all the same: "
+                    "GET /v1/sessions/<id> tells",
+                    retry_after_s=error.retry_after_s,
+                ) from None
+
+    async def _end(self, claim: Claim, ref: str | None) -> None:
         if self._peers is not None and claim.elsewhere:
             await self._peers.end(claim.token, ref)
         else:

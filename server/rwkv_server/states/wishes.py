@@ -122,6 +122,9 @@ def check_options(request: Mapping[str, Any]) -> None:
             raise StateUnsupportedOption(
                 f"{name} can't be used together with a state: leave one of them out", param=name
             )
+    stream = request.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise _wrong("stream", stream, "true or false")
     for message in _list(request.get("messages")):
         content = message.get("content") if isinstance(message, Mapping) else None
         for part in _list(content):

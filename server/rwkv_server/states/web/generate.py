@@ -149,12 +149,20 @@ def framed(exchange: Exchange, turn: Turn) -> dict[str, Any]:
         plain["kv_transfer_params"] = turn.params
     else:
         plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
-        # Tokens stand for all messages; vLLM would only look through them once more.
-        plain["messages"] = request["messages"][-1:]
+        # Tokens stand for all messages. Of a content that it holds for no text vLLM would make
+        # its own tokens after all, and forget ours.
+        plain["messages"] = [{"role": last_role(request), "content": "-"}]
     options = request.get("stream_options") or {}
     if exchange.streams and turn.wish.save and isinstance(options, Mapping):
         plain["stream_options"] = {**options, "include_usage": True}
     return plain
+
+
+def last_role(request: Mapping[str, Any]) -> str:
+    """Whose message is the last; without a generation prompt vLLM's answer goes on with it."""
+    last = request["messages"][-1] if request["messages"] else None
+    role = last.get("role") if isinstance(last, Mapping) else None
+    return role if role in ("system", "assistant") else "user"
 
 
 def _told_of(stream: Stream) -> Told | None:

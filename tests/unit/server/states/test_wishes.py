@@ -96,6 +96,7 @@ def test_state_cache_v1(xargs, wanted):
         ({}, {"n": 2}, "state_unsupported_option", "n "),
         ({}, {"best_of": 3}, "state_unsupported_option", "best_of"),
         ({}, {"prompt_logprobs": 0}, "state_unsupported_option", "prompt_logprobs"),
+        ({}, {"stream": "false"}, "state_unsupported_option", "stream"),
         ({}, {"echo": True}, "state_unsupported_option", "echo"),
         ({}, {"use_beam_search": True}, "state_unsupported_option", "use_beam_search"),
         ({}, {"return_token_ids": True}, "state_unsupported_option", "return_token_ids"),

@@ -134,6 +134,15 @@ async def test_a_chat_sends_only_what_is_new(server):
     assert second["usage"]["prompt_tokens"] == len(new)
 
 
+async def test_what_vllm_would_make_its_own_tokens_of_stays_here(server):
+    part = {"type": "text", "text": "hello", "image_url": None}
+    messages = [{"role": "user", "content": [part]}]
+    await server.chat(messages, {"save": True}, force="hi", max_tokens=9)
+    sent = server.engine.seen[-1]
+    assert sent["messages"] == [{"role": "user", "content": "-"}]
+    assert sent["kv_transfer_params"]["prompt_token_ids"]
+
+
 async def test_usage_counts_the_clients_tokens(server):
     first = await server.complete("abcd", {"save": True}, max_tokens=5)
     ref = told(first)["ref"]

@@ -10,7 +10,7 @@ import paper_server
 import pytest
 
 from rwkv_server.states import turns
-from rwkv_server.states.errors import StateStoreFull
+from rwkv_server.states.errors import StateStoreFull, StateStoreUnavailable
 
 
 @pytest.fixture
@@ -110,6 +110,23 @@ async def test_a_name_that_comes_back_is_another_state(tmp_path, monkeypatch):
         plain = await server.complete("and thenxyz on", max_tokens=9)
         assert answer["choices"][0]["text"] == plain["choices"][0]["text"]
         assert told(answer)["source"] == "hot"
+
+
+async def test_an_end_that_was_written_but_not_heard_of_is_one(server, monkeypatch):
+    body = {"prompt": "a", "max_tokens": 3, "session_id": "s"}
+    end, heard = server.runtime.store.end, []
+
+    async def not_heard(claim, ref):
+        await end(claim, ref)
+        heard.append(ref)
+        if len(heard) == 1:
+            raise StateStoreUnavailable("no answer")
+
+    monkeypatch.setattr(server.runtime.store, "end", not_heard)
+    first = (await server.post("/v1/completions", state={"session": "new"}, **body)).json()
+    assert heard == [told(first)["ref"]] * 2
+    second = (await server.post("/v1/completions", state={"session": True}, **body)).json()
+    assert told(second)["parent"] == told(first)["ref"]
 
 
 @pytest.mark.parametrize("token", [-1, 1 << 32, 1.5, True, "a"])
