@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +18,8 @@ import torch
 from server_process import ServerProcess
 
 LIMIT = 512  # tokens of one turn
+STORE = "persistentVolumeClaim"  # no peers to ask for a session
+SUPPORT = Path(__file__).parents[1] / "support"
 WORDS = "my name is Bob and the code word you asked for was blue. What is it? Tell me".split()
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 
@@ -21,7 +27,8 @@ COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 class Client:
     """Greedy requests, and the tokens of texts."""
 
-    def __init__(self, server: ServerProcess, model: Any) -> None:
+    def __init__(self, server: ServerProcess, model: Any, ahead: bool = False) -> None:
+        self.ahead = ahead
         self.http = server.client()
         self._tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
 
@@ -45,11 +52,29 @@ class Client:
         return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
-@pytest.fixture(scope="module")
-def client(state_server, tiny_model):
-    client = Client(state_server, tiny_model)
+@pytest.fixture(scope="module", params=["in step", pytest.param("ahead", marks=pytest.mark.long)])
+def client(request, tiny_model, tmp_path_factory):
+    """Of an engine as CPUs have it, and of one that schedules a step ahead, as GPUs have it."""
+    if request.param == "in step":
+        server = request.getfixturevalue("state_server")
+    else:
+        server = start_ahead(tmp_path_factory.mktemp("ahead"), tiny_model)
+        request.addfinalizer(server.stop)
+    client = Client(server, tiny_model, request.param == "ahead")
     yield client
     client.http.close()
+
+
+def start_ahead(folder: Path, model: Path) -> ServerProcess:
+    path = os.pathsep.join([str(SUPPORT / "forced_async"), str(SUPPORT)])
+    sizes = {"model__maxModelLen": LIMIT, "engine__maxNumBatchedTokens": 64}
+    server = ServerProcess(folder, model, path, state__store=STORE, **sizes)
+    try:
+        server.wait_until_ready(400)
+    except BaseException:
+        server.stop()
+        raise
+    return server
 
 
 def text_of(answer: dict[str, Any]) -> str:
@@ -139,6 +164,8 @@ def test_a_stop_token_is_not_part_of_the_text(client):
     answer = client.complete(prompt, state={"save": True}, **body)
     seen = free.partition(last)[0]
     assert text_of(answer) == seen
+    # A step ahead the engine has read the stop, too: its last state is none of this text.
+    assert answer["state"]["pending_tokens"] == (len(seen) if client.ahead else 0)
     check_text(client, answer["state"]["ref"], prompt + seen)
 
 
@@ -161,6 +188,20 @@ def test_a_session_is_the_chat_that_sends_everything(client):
         new = []
     session = client.http.get("/v1/sessions/kind").json()
     assert session["turns"] == 3
+
+
+def test_a_text_that_vllm_takes_for_no_text(client):
+    told = [
+        {"role": "user", "content": "My name is Bob."},
+        {"role": "assistant", "content": "Nice to meet you, Bob."},
+    ]
+    part = {"type": "text", "text": "What is my name?", "image_url": None}
+    answers = [
+        client.ask(CHAT, messages=[*told, {"role": "user", "content": content}], max_tokens=20)
+        for content in ("What is my name?", [part], "What is my name?")
+    ]
+    assert len({text_of(answer) for answer in answers}) == 1
+    assert len({answer["usage"]["prompt_tokens"] for answer in answers}) == 1
 
 
 def test_forks_in_one_batch(client):
@@ -237,18 +278,10 @@ def test_nothing_is_held_at_the_end(client):
 @pytest.mark.long
 def test_a_state_outlives_its_pod(tiny_model, tmp_path):
     more = {"max_tokens": 12, "ignore_eos": True}
-    server = ServerProcess(tmp_path, tiny_model)
-    try:
-        server.wait_until_ready(400)
-        client = Client(server, tiny_model)
+    with one_pod(tmp_path, tiny_model) as client:
         body = {"prompt": "My name is Bob.", "max_tokens": 9, "session_id": "s"}
         first = client.ask(COMPLETIONS, state={"session": "new"}, **body)
-    finally:
-        server.stop()
-    server = ServerProcess(tmp_path, tiny_model)
-    try:
-        server.wait_until_ready(400)
-        client = Client(server, tiny_model)
+    with one_pod(tmp_path, tiny_model) as client:
         ref = first["state"]["ref"]
         resumed = client.complete(" What", state={"ref": ref, "save": True}, **more)
         assert resumed["state"]["source"] == "durable"
@@ -256,5 +289,15 @@ def test_a_state_outlives_its_pod(tiny_model, tmp_path):
         assert text_of(resumed) == text_of(client.complete(text, **more))
         going_on = client.complete("x", state={"session": True}, session_id="s", max_tokens=2)
         assert going_on["state"]["parent"] == ref
+
+
+@contextlib.contextmanager
+def one_pod(folder: Path, model: Path) -> Iterator[Client]:
+    server = ServerProcess(folder, model, state__store=STORE)
+    try:
+        server.wait_until_ready(400)
+        client = Client(server, model)
+        yield client
+        client.http.close()
     finally:
         server.stop()
