@@ -242,12 +242,13 @@ def test_only_the_first_rank_tells_tokens(
 
 
 def test_without_a_file_or_a_listener_nothing_is_saved_and_nothing_raises(tmp_path: Path) -> None:
+    before = threading.active_count()
     copies = make_copies("host", find_rows(LAYOUT, a_cache("pages"), Rank(0, 0)))
     worker = StateWorker(copies, tmp_path / "none", LAYOUT.nbytes, Sender(tmp_path / "nobody"), 0)
     assert worker.load(StepWork(loads=(PageCopy("a", 3, LEASE),))) == {3}
     assert worker.end(StepWork(ends=(an_end("a", LEASE),))) == {"v-a"}
     worker.close()
-    assert not [t for t in threading.enumerate() if t.name == "rwkv-states"]
+    assert threading.active_count() == before
 
 
 def test_a_sender_finds_the_next_api_process(tmp_path: Path, listener: socket.socket) -> None:
