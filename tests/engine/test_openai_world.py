@@ -280,3 +280,27 @@ def test_half_a_surrogate_pair_is_refused_and_the_server_lives(server, sdk):
         answer = client.post("/v1/chat/completions", content=body, headers=headers)
     assert answer.status_code == 400
     assert sdk.chat.completions.create(**forced("Ok")).choices[0].message.content == "Ok"
+
+
+@pytest.mark.parametrize("thinks", [None, True, False], ids=["plain", "thinking", "not thinking"])
+def test_each_turn_of_a_resent_chat_reads_its_own_tail(sdk, thinks):
+    template = {} if thinks is None else {"enable_thinking": thinks}
+    messages, before = [], 0
+    for turn in range(4):
+        messages.append({"role": "user", "content": f"Question {turn} ({thinks}): 是吗？"})
+        asked = forced("是的。", list(messages), chat_template_kwargs=template)
+        if thinks:
+            asked["extra_body"] = {"chat_template_kwargs": template}
+            asked["max_tokens"] = 12
+        answer = sdk.chat.completions.create(**asked)
+        asked["extra_body"]["return_token_ids"] = True  # is read whole
+        whole = sdk.chat.completions.create(**asked)
+        assert answer.choices[0].message.content == whole.choices[0].message.content
+        assert answer.usage.prompt_tokens == whole.usage.prompt_tokens
+        details = answer.usage.prompt_tokens_details
+        cached = (details and details.cached_tokens) or 0
+        # What passes at the end, " <think" or an empty thought, is at most nine tokens.
+        if turn:
+            assert before - 9 <= cached <= before
+        messages.append({"role": "assistant", "content": "是的。"})
+        before = answer.usage.prompt_tokens
