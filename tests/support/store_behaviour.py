@@ -183,10 +183,28 @@ class StatesBehaviour:
         with pytest.raises(StateExpired):
             await store.touch("default", "r", None)
 
-    async def test_an_expired_name_is_free(self, store: StateStore, clock: Clock) -> None:
+    async def test_an_expired_name_is_free_once_it_was_swept(
+        self, store: StateStore, clock: Clock
+    ) -> None:
         await store.put(make_record("r", expires_at=clock.now + 10), b"1")
-        clock.now += 11
+        clock.now += 200
+        for call in (store.check_free("default", "r"), store.put(make_record("r"), b"2")):
+            with pytest.raises(StateExists):
+                await call
+        await store.sweep(clock.now)
+        await store.check_free("default", "r")
         await store.put(make_record("r"), b"2")
+        assert await store.content(await store.get("default", "r")) == b"2"
+
+    async def test_a_late_removal_spares_the_next_state_of_that_name(
+        self, store: StateStore
+    ) -> None:
+        old = await store.put(make_record("r"), b"1")
+        await store.delete("default", "r")
+        await store.put(make_record("r"), b"2")
+        await store.touch("default", "r", None)
+        await store.records.remove(old)
+        await store.records.remove(old, expired=True)
         assert await store.content(await store.get("default", "r")) == b"2"
 
     async def test_pages(self, store: StateStore) -> None:

@@ -9,7 +9,6 @@ from typing import Literal
 from rwkv_server.states import content, refs
 from rwkv_server.states.errors import (
     StateExists,
-    StateExpired,
     StateNeedsSharedStore,
     StateNotFound,
 )
@@ -132,10 +131,6 @@ async def check_name(store: Store, tenant: str, name: str) -> None:
             param="state.save",
         )
     try:
-        await store.get(tenant, name)
-    except (StateNotFound, StateExpired):
-        return
-    raise StateExists(
-        f"state {name} is there already: choose another name, or delete it first",
-        param="state.save",
-    )
+        await store.check_free(tenant, name)
+    except StateExists as error:
+        raise StateExists(error.message, param="state.save") from None

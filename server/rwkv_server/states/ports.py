@@ -60,6 +60,9 @@ class Store(Protocol):
     async def get(self, tenant: str, ref: str, /) -> Record:
         """A record; StateNotFound, StateExpired, StateLost."""
 
+    async def check_free(self, tenant: str, ref: str, /) -> None:
+        """StateExists if a state has that name, or had it until minutes ago."""
+
     async def content(self, record: Record, /) -> bytes:
         """A snapshot's file; StateCorrupt."""
 

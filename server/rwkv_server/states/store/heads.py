@@ -8,7 +8,7 @@ engine, because Kubernetes runs one pod at a time of an ordinal. The head is the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt
@@ -150,7 +150,7 @@ class Heads:
         return True
 
     async def forget_dead(
-        self, folder: str, is_there: Callable[[str], bool], deadline: float
+        self, folder: str, is_there: Callable[[str], Awaitable[bool]], deadline: float
     ) -> bool:
         """End a session whose head names a state that isn't there; says whether it did.
 
@@ -159,7 +159,7 @@ class Heads:
         """
         session = folder.rpartition("/")[2]
         head = (await self._see(folder, session)).head
-        if head is None or is_there(head.ref):
+        if head is None or await is_there(head.ref):
             return False
         begun = Begun(self._random_bytes(12).hex(), deadline, self._ordinal, self._process)
         await self.forget(await self._claim(folder, session, head, begun))

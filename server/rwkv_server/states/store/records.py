@@ -96,17 +96,24 @@ class Records:
     async def remove(self, record: Record, *, expired: bool = False) -> None:
         """Delete a state: first its record, which ends it, then what lies beside.
 
+        Nothing goes if another state has the name by now.
+
         Args:
             record: of the state.
             expired: leave a small file that says so.
         """
-        tenant, ref = record.tenant, record.ref
+        tenant, ref, mark = record.tenant, record.ref, layout.stamp(record)
+        with contextlib.suppress(StateNotFound):
+            if layout.stamp(await self.committed(tenant, ref)) != mark:
+                return  # it went, and another has its name
         if expired:
             with contextlib.suppress(BlobExists):
                 await self._blobs.create(layout.expired(tenant, ref), b"{}")
         await self._blobs.delete(layout.record(tenant, ref))
         later = await self._blobs.list(layout.expiries(tenant, ref))
-        keys = [*(blob.key for blob in later), layout.snapshot(record)]
+        parsed = [(layout.parse_state(blob.key), blob.key) for blob in later]
+        keys = [key for told, key in parsed if told is not None and told.stamp == mark]
+        keys.append(layout.snapshot(record))
         keys += [layout.document(tenant, ref)]
         keys += [] if expired else [layout.expired(tenant, ref)]
         await gathered([self._blobs.delete(key) for key in keys])

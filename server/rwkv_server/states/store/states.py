@@ -125,16 +125,26 @@ class StateStore:
             except BlobExists:
                 pass
             try:
-                found = await self.records.effective(record.tenant, record.ref)
+                found = await self.records.committed(record.tenant, record.ref)
             except StateNotFound:
                 continue  # deleted just now
-            if layout.snapshot(found) == layout.snapshot(record):
+            if layout.stamp(found) == layout.stamp(record):
                 return  # our own, of an earlier try
-            if not found.has_expired(self._clock()):
-                break
-            await self.records.remove(found)
+            break
         await self.blobs.delete(layout.snapshot(record))
-        raise StateExists(f"there is a state {record.ref!r} already; choose another name")
+        raise _taken(record.ref)
+
+    async def check_free(self, tenant: str, ref: str) -> None:
+        """Refuse a name that a state has; one that has expired has it until a sweep took it.
+
+        Raises:
+            StateExists
+        """
+        try:
+            await self.records.committed(tenant, ref)
+        except StateNotFound:
+            return
+        raise _taken(ref)
 
     async def get(self, tenant: str, ref: str) -> Record:
         """The record, with the expiry that counts.
@@ -287,3 +297,10 @@ class StateStore:
             yield key
         finally:
             self._being_written.discard(key)
+
+
+def _taken(ref: str) -> StateExists:
+    return StateExists(
+        f"state {ref} is there already, or expired within the last minutes: choose another name, "
+        "or delete it first"
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateNotFound
 from rwkv_server.states.record import Record
 from rwkv_server.states.store import layout, listing
-from rwkv_server.states.store.blobs import Blob, Blobs
+from rwkv_server.states.store.blobs import Blob, BlobMissing, Blobs
 from rwkv_server.states.store.forget import Forgetting
 from rwkv_server.states.store.heads import Heads
 from rwkv_server.states.store.layout import StateKey
@@ -150,7 +150,6 @@ class Sweeper:
 
     async def _sweep_logs(self, blobs: Iterable[Blob], now: float) -> None:
         logs: dict[str, list[Blob]] = {}
-        keys = {blob.key for blob in blobs}
         for blob in blobs:
             folder, _, _ = blob.key.rpartition("/")
             if layout.is_log(folder):
@@ -158,17 +157,21 @@ class Sweeper:
         for folder, log in logs.items():
             await self._heads.drop_old(folder, [blob.key for blob in log])
             if max(blob.modified for blob in log) < now - SESSION_S:
-                await self._sweep_old_log(folder, log, now, keys)
+                await self._sweep_old_log(folder, log, now)
 
-    async def _sweep_old_log(
-        self, folder: str, log: list[Blob], now: float, keys: Collection[str]
-    ) -> None:
+    async def _sweep_old_log(self, folder: str, log: list[Blob], now: float) -> None:
         if await self._heads.drop_forgotten(folder, [blob.key for blob in log]):
             return
         states = layout.states_beside(folder)
 
-        def is_there(ref: str) -> bool:
-            return f"{states}/{layout.encode(ref)}.json" in keys or self._lies_elsewhere(ref)
+        async def is_there(ref: str) -> bool:
+            if self._lies_elsewhere(ref):
+                return True
+            try:  # the listing is older than the head may be
+                await self._blobs.get(f"{states}/{layout.encode(ref)}.json")
+            except BlobMissing:
+                return False
+            return True
 
         try:
             await self._heads.forget_dead(folder, is_there, now + LEFTOVER_S)

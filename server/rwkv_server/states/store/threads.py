@@ -10,10 +10,19 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
-_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[object]", Callable[[], object]]
+
+
+@dataclass
+class _Job:
+    """A call that waits for a thread; `work` is None once nobody wants it any more."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[object]
+    work: Callable[[], object] | None
 
 
 class Threads:
@@ -29,26 +38,31 @@ class Threads:
         """The result of `work()`, or its exception; given up calls that have not begun never do."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((loop, future, work))  # type: ignore[arg-type]
+        job = _Job(loop, future, work)  # type: ignore[arg-type]
+        self._jobs.put(job)
         if self._started < self._count:
             self._started += 1
             threading.Thread(target=self._serve, name="state-store", daemon=True).start()
-        return await future
+        try:
+            return await future
+        finally:
+            job.work = None  # what it would write isn't kept while it waits for a hanging volume
 
     def _serve(self) -> None:
         while True:
-            loop, future, work = self._jobs.get()
-            if future.cancelled():
+            job = self._jobs.get()
+            work = job.work
+            if work is None:
                 continue
             try:
                 result, error = work(), None
             except BaseException as raised:
                 result, error = None, raised
             try:
-                loop.call_soon_threadsafe(_finish, future, result, error)
+                job.loop.call_soon_threadsafe(_finish, job.future, result, error)
             except RuntimeError:
                 pass  # the loop is closed: nobody waits any more
-            del future, work, result, error
+            del job, work, result, error
 
 
 def _finish(future: asyncio.Future[object], result: object, error: BaseException | None) -> None:

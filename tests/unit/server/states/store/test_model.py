@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         model, until = self.models[tenant], None if ttl is None else self.clock.now + ttl
         call = self.store.put(make_record(ref, tenant, session=session, expires_at=until), content)
-        if model.lives(ref, self.clock.now):
+        if ref in model.content:  # also one that has expired, until a sweep
             self.refused(call, StateExists)
             return
         model.drop(ref)

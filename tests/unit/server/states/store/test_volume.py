@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,23 @@ class FullDisk(SystemDisk):
 
     def write(self, path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_a_call_that_was_given_up_keeps_nothing_in_memory():
+    class Snapshot:
+        pass
+
+    threads, let_go, snapshot = Threads(1), threading.Event(), Snapshot()
+    alive = weakref.ref(snapshot)
+    hanging = asyncio.create_task(threads.run(lambda: let_go.wait(30)))
+    waiting = asyncio.create_task(threads.run(lambda kept=snapshot: kept))
+    del snapshot
+    await asyncio.sleep(0.01)
+    assert alive() is not None
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    del waiting
+    gc.collect()
+    assert alive() is None
+    let_go.set()
+    await hanging

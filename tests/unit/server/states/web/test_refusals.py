@@ -103,8 +103,11 @@ async def test_a_state_lives_as_long_as_it_was_told_to(server, monkeypatch):
 async def test_a_name_that_comes_back_is_another_state(tmp_path, monkeypatch):
     async with paper_server.serve(tmp_path, store="persistentVolumeClaim") as server:
         await server.complete("once", {"save": "mine", "ttl_s": 5}, max_tokens=3)
-        now = time.time() + 6
+        now = time.time() + 200
         monkeypatch.setattr(server.runtime.store, "_clock", lambda: now)
+        refused = await server.post("/v1/completions", prompt="x", state={"save": "mine"})
+        assert (refused.status_code, "last minutes" in refused.text) == (409, True)
+        await server.runtime.store.sweep(now)
         await server.complete("and then", {"save": "mine"}, max_tokens=3, force="xyz")
         answer = await server.complete(" on", {"ref": "mine"}, max_tokens=9)
         plain = await server.complete("and thenxyz on", max_tokens=9)
