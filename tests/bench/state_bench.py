@@ -191,7 +191,6 @@ def conversations(folder: Path, model: Path) -> list[Row]:
         ),
         Row("reuse_hits_after_first_turn", hits / (3 * 99), "", "higher", 3, 0.0),
         Row("reuse_tokens_not_read", cached / whole, "", "higher", 3, 0.0),
-        Row("reuse_bytes_of_a_chat", 2 * SNAPSHOT / MEBIBYTE, "MiB", "lower", 1, 0.0),
     ]
 
 
