@@ -99,7 +99,6 @@ struct Lanes {
     const int64_t bytes = w.inputs * sizeof(Stored);
     const int64_t ahead = TN == kStreamN ? kAhead / int64_t(sizeof(Stored))
                                          : w.inputs * std::max(kAheadRows, kAheadBytes / bytes);
-#pragma GCC unroll 4
     for (; k + Ops::kStep <= end; k += Ops::kStep) {
       if constexpr (TN <= kTileN) {
         for (int i = 0; i < TN; i++) __builtin_prefetch(weights + i * w.inputs + k + ahead);
