@@ -116,6 +116,17 @@ def test_a_response_goes_on_from_the_one_before(sdk: openai.OpenAI) -> None:
     assert "Nora" in messages[-1]["content"]
 
 
+def test_a_part_that_vllm_takes_for_no_text(sdk: openai.OpenAI) -> None:
+    first = respond(sdk, "My name is Nora.")
+    part = {"type": "input_text", "text": "What is my name?", "image_url": None}
+    answers = [
+        respond(sdk, said, previous_response_id=first.id)
+        for said in ("What is my name?", [{"role": "user", "content": [part]}])
+    ]
+    assert answers[0].output_text == answers[1].output_text
+    assert answers[0].usage.input_tokens == answers[1].usage.input_tokens
+
+
 def test_a_streamed_response_is_kept_when_its_last_event_comes(sdk: openai.OpenAI) -> None:
     first = respond(sdk, "My name is Nora.")
     events = list(respond(sdk, "And yours?", previous_response_id=first.id, stream=True))

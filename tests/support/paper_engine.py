@@ -79,8 +79,12 @@ def decode(tokens: Sequence[int]) -> str:
 def render(messages: Sequence[dict[str, Any]], prompt: bool) -> str:
     """The chat template."""
     names = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
-    turns = [f"{names[m['role']]}: {m['content']}" for m in messages]
+    turns = [f"{names[m['role']]}: {_said(m['content'])}" for m in messages]
     return "\n\n".join(turns) + ("\n\nAssistant:" if prompt else "")
+
+
+def _said(content: Any) -> str:
+    return "".join(part["text"] for part in content) if isinstance(content, list) else str(content)
 
 
 def step(state: int, token: int) -> int:
@@ -163,7 +167,7 @@ class PaperEngine:
         if path.endswith("/completions") and "messages" not in body:
             prompt = body["prompt"]
             return encode(prompt) if isinstance(prompt, str) else list(prompt)
-        if params and "prompt_token_ids" in params:
+        if params and "prompt_token_ids" in params and "image_url" not in json.dumps(body):
             return list(params["prompt_token_ids"])
         messages = body["messages"] if "messages" in body else paper_responses.chat_of(body)
         return encode(render(messages, True))

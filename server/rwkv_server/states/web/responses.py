@@ -131,6 +131,9 @@ class Responses:
         plain = {k: v for k, v in wishes.without_wish(exchange.request).items() if k not in _OURS}
         tokens = list(turn.frame.tokens)
         plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
+        # Tokens stand for the input. Of one that it holds for no text vLLM would make its own
+        # tokens after all, and forget ours.
+        plain["input"] = "-"
         plain["store"] = False
         if turn.wish.made is not None:
             plain["request_id"] = turn.wish.made
@@ -185,11 +188,16 @@ class Responses:
         count = int((response.get("usage") or {}).get("output_tokens", 0))
         if ended.status != _STOP_STRING:
             return Told(finish, None, count)
-        own = exchange.request.get("stop") or []
-        stops = [own] if isinstance(own, str) else list(own)
+        stops = stops_of(exchange.request)
         prompt = len(turn.frame.tokens)
         whole = await exchange.text.decode(ended.tokens[prompt : prompt + count])
         return Told(finish, find_stop_string(whole, stops, said_of(response)), count)
+
+
+def stops_of(request: Mapping[str, Any]) -> list[str]:
+    """The texts that are to end an answer; what else a request has there is vLLM's to refuse."""
+    given = request.get("stop")
+    return [one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)]
 
 
 def find_stop_string(whole: str, stops: list[str], said: str) -> str | None:

@@ -168,6 +168,17 @@ async def test_a_stop_string_ends_the_state_where_it_ends_the_text(server: Paper
     assert text_of(said) == decode(run_on(whole, 9))
 
 
+async def test_no_part_of_an_input_makes_vllm_forget_the_tokens(server: PaperServer) -> None:
+    part = {"type": "input_text", "text": "More", "image_url": None}
+    first = await respond(server, "Hi")
+    texts = [
+        text_of(await respond(server, said, previous_response_id=first["id"]))
+        for said in ("More", [{"role": "user", "content": [part]}])
+    ]
+    assert texts[0] == texts[1]
+    assert server.engine.seen[-1]["input"] == "-"
+
+
 async def test_a_client_that_resends_all_reads_only_its_tail(tmp_path: Path) -> None:
     async with paper_server.serve(tmp_path, automaticReuse="Memory") as server:
         for store in (True, False):
@@ -195,3 +206,10 @@ async def test_a_client_that_resends_all_reads_only_its_tail(tmp_path: Path) -> 
 )
 def test_which_stop_it_was(whole: str, stops: list[str], said: str, wanted: str | None) -> None:
     assert responses.find_stop_string(whole, stops, said) == wanted
+
+
+@pytest.mark.parametrize(
+    ("stop", "wanted"), [(None, []), ("X", ["X"]), (["X", 5], ["X"]), (5, []), ([], [])], ids=str
+)
+def test_stops_are_texts(stop: Any, wanted: list[str]) -> None:
+    assert responses.stops_of({"stop": stop}) == wanted
