@@ -1,7 +1,8 @@
 """Reuse that nobody asked for: a turn begins with what an earlier prompt of the tenant has left.
 
 Part of `turns`, which loads, copies and gives back. Memory that isn't free is not waited for: the
-prompt is read whole then, or leaves nothing.
+prompt is read whole then, or leaves nothing. Nor is all of it taken: half stays for those who ask
+for states, and have to wait for it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Automatic:
 
     def find(self, turn: Turn) -> None:
         """Let a snapshot stand for the beginning of the turn's text, if there is one."""
-        if not turn.whole or not turn.wish.reuse:
+        if not turn.whole or not turn.wish.reuse or not self._may_pin():
             return
         found = self._prefixes.find(turn.wish.tenant, turn.whole)
         counters.prefixes.labels("miss" if found is None else "hit").inc()
@@ -77,9 +78,16 @@ class Automatic:
         """Have the turn's prompt leave a snapshot, if memory is free."""
         if turn.whole and turn.wish.remember and turn.prompt is None:
             try:
-                (turn.prompt,) = await self._hot.acquire(1, 0)
+                if self._may_pin():
+                    (turn.prompt,) = await self._hot.acquire(1, 0)
             except StateBusy:
+                pass
+            if turn.prompt is None:
                 counters.prefixes.labels("no_room").inc()
+
+    def _may_pin(self) -> bool:
+        """Whether half of the memory would still be free, or could be made so."""
+        return 2 * self._hot.use.pinned < self._hot.count
 
     def remember_later(
         self,

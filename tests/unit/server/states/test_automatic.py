@@ -161,6 +161,23 @@ async def test_full_memory_holds_nobody_up(turns: Turns, engine: Engine, hot: Ho
         hot.release(slot)
 
 
+async def test_half_of_the_memory_stays_for_who_asks_for_states(
+    turns: Turns, engine: Engine, hot: HotTier
+) -> None:
+    await one_turn(turns, engine, TOKENS[:5], UNASKED)
+    under_way = [await turns.begin(UNASKED, Parent(None), [at, *TOKENS]) for at in range(50, 60)]
+    assert [turn.prompt is not None for turn in under_way] == [True] * 3 + [False] * 7
+    longer = await turns.begin(UNASKED, Parent(None), TOKENS)
+    assert longer.load is None and longer.frame.tokens == tuple(TOKENS)
+    saved = await turns.begin(Wish("ada", save=True), Parent(None), TOKENS)
+    assert saved.save is not None
+    for turn in (*under_way, longer, saved):
+        await turns.abandon(turn)
+    again = await turns.begin(UNASKED, Parent(None), TOKENS)
+    assert again.frame.cached == 5
+    await turns.abandon(again)
+
+
 async def test_who_leaves_early_leaves_nothing(turns: Turns, engine: Engine, hot: HotTier) -> None:
     turn = await turns.begin(UNASKED, Parent(None), TOKENS[:10])
     await turns.abandon(turn)
