@@ -9,6 +9,7 @@ waits for the writing; what isn't written when memory is needed was never promis
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections import OrderedDict
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rwkv_server.states import content, counters, refs
-from rwkv_server.states.errors import StateError, StateExists
+from rwkv_server.states.errors import StateError, StateExists, StateStoreUnavailable
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.patience import Patience
 from rwkv_server.states.ports import Store
 from rwkv_server.states.prefixes import Prefixes, hot_key
 from rwkv_server.states.record import Record
@@ -65,6 +67,7 @@ class WriteBehind:
         self._clock = clock
         self._waiting: OrderedDict[str, tuple[str, Prefix, Prefix | None]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
+        self._patience = Patience()
         self.written = self.failed = 0
         prefixes.on_keep = self.add
 
@@ -85,13 +88,22 @@ class WriteBehind:
         return self.written - before
 
     async def close(self) -> None:
-        """Stop writing."""
-        if self._task is not None:
+        """Stop reading and writing."""
+        await self._patience.close()
+        # A cancellation can get lost, see `keeper`.
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait({self._task}, timeout=0.1)
 
     async def fetch(self, tenant: str, tokens: Sequence[int]) -> None:
-        """Bring the longest stored snapshot of this prompt's beginning to memory, if it helps."""
+        """Bring the longest stored snapshot of this prompt's beginning to memory, if it helps.
+
+        What comes too late for this prompt is there for the chat's next.
+        """
+        with contextlib.suppress(StateStoreUnavailable):
+            await self._patience.ask(lambda: self._fetch(tenant, tokens))
+
+    async def _fetch(self, tenant: str, tokens: Sequence[int]) -> None:
         known = self._prefixes.longest(tenant, tokens)
         for length in reply_places(tokens, PLACES):
             if length <= known:
@@ -100,6 +112,8 @@ class WriteBehind:
             try:
                 record = await self._shelf.store.get(tenant, self._ref(prefix))
                 slot = await self._load(record)
+            except StateStoreUnavailable:
+                raise
             except StateError:
                 continue
             counters.prefixes.labels("durable").inc()

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rwkv_server.states import counters, wishes
 from rwkv_server.states.errors import StateError, StateNotOffered, StateStoreUnavailable
+from rwkv_server.states.patience import Patience
 from rwkv_server.states.runtime import Runtime, start_runtime
 from rwkv_server.states.web import inner
 from rwkv_server.states.web.desk import Desk, open_desk
@@ -49,6 +50,7 @@ class StateLayer:
         """Wrap `app`; `start` makes what states need, once, or nothing where there are none."""
         self._app, self._start = app, start
         self._lock = asyncio.Lock()
+        self._patience = Patience()
         self._runtime: Runtime | None = None
         self._desk: Desk | None = None
         self._failure: StateStoreUnavailable | None = None
@@ -108,16 +110,19 @@ class StateLayer:
 
     async def _respond(self, exchange: Exchange, headers: Mapping[str, str]) -> bool:
         """As `_serve`, for a Response; one that would only be kept by default goes on without."""
-        try:
+        desk = self._desk
+        if desk is None and read_response_wish(exchange.request, headers, "").insists:
             desk = await self._ready(exchange.scope)
-        except StateError:
-            if read_response_wish(exchange.request, headers, "").insists:
-                raise
-            return False
+        elif desk is None:
+            try:
+                desk = await self._patience.ask(lambda: self._ready(exchange.scope))
+            except StateError:
+                return False
         wanted = read_response_wish(exchange.request, headers, desk.make_id())
         if wanted.wish is not None:
             wish = desk.with_reuse(wanted.wish, exchange.request)
-            return await desk.responses.serve(exchange, replace(wanted, wish=wish))
+            if await desk.responses.serve(exchange, replace(wanted, wish=wish)):
+                return True
         tools = bool(exchange.request.get("tools"))  # vLLM words them otherwise than we do
         if tools or desk.unasked is None or not desk.unasked.may_reuse(exchange.request):
             return False

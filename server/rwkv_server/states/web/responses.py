@@ -16,17 +16,24 @@ from typing import Any, Protocol
 from starlette.types import ASGIApp, Message
 
 from rwkv_server.states import wishes
-from rwkv_server.states.errors import StateError, StateNotOffered, StateUnsupportedOption
+from rwkv_server.states.errors import (
+    StateError,
+    StateNotOffered,
+    StateStoreUnavailable,
+    StateUnsupportedOption,
+)
 from rwkv_server.states.events import Ended
 from rwkv_server.states.frame import Frame
+from rwkv_server.states.patience import Patience
 from rwkv_server.states.record import Finish
-from rwkv_server.states.turn import Answer, Outcome, Turn
+from rwkv_server.states.turn import Answer, Outcome, Parent, Turn
 from rwkv_server.states.turns import Turns
 from rwkv_server.states.web import answers, response_input, text
 from rwkv_server.states.web.exchange import Exchange, call, collect_reply, send_part, send_reply
 from rwkv_server.states.web.response_events import ResponseStream
 from rwkv_server.states.web.response_wish import ResponseWish
 from rwkv_server.states.web.visible import Told, visible_tokens
+from rwkv_server.states.wishes import Wish
 from rwkv_server.tokenizer import replies
 
 RESPONSES = "/v1/responses"
@@ -52,6 +59,7 @@ class Responses:
         """Generate through `app`, whose Responses may not take tokens (vLLM 0.18)."""
         self._app, self._turns, self._documents = app, turns, documents
         self._takes_tokens = takes_tokens
+        self._patience = Patience()
 
     async def serve(self, exchange: Exchange, wanted: ResponseWish) -> bool:
         """Answer, or return False where the Response can be had without a state.
@@ -90,9 +98,15 @@ class Responses:
                 "functions and their outputs; set store to false to have it answered without",
                 param="input",
             )
-        parent = await self._turns.find(wanted.wish)
+        parent = await self._find(wanted, wanted.wish)
         tokens = await text.chat_tokens(exchange.text, chat, parent.record)
         return await self._turns.begin(wanted.wish, parent, tokens)
+
+    async def _find(self, wanted: ResponseWish, wish: Wish) -> Parent:
+        """What it goes on from. A store that hangs holds nobody up who hasn't asked for it."""
+        if wanted.insists or not wish.save:
+            return await self._turns.find(wish)
+        return await self._patience.ask(lambda: self._turns.find(wish))
 
     async def _whole(self, exchange: Exchange, wanted: ResponseWish, turn: Turn) -> None:
         reply = await collect_reply(self._app, exchange, self._body(exchange, turn))
@@ -144,6 +158,8 @@ class Responses:
     ) -> dict[str, Any]:
         """Commit; returns what the Response tells of it."""
         answer = await self._commit(exchange, turn, response)
+        if isinstance(answer.error, StateStoreUnavailable):
+            self._patience.lose()
         told = answers.tell(turn.wish, answer)
         kept = wanted.keep and answer.record is not None
         if kept and answer.record is not None:
