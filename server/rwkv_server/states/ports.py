@@ -37,6 +37,9 @@ class Quota(Protocol):
     async def check(self, tenant: str, nbytes: int, /) -> None:
         """StateQuota, if so much more is too much."""
 
+    async def has_room(self, tenant: str, nbytes: int, share: float, /) -> bool:
+        """Whether so much more is within a share of what the tenant may hold."""
+
 
 class Store(Protocol):
     """Records, snapshots and the heads of sessions."""

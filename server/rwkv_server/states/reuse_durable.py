@@ -2,8 +2,9 @@
 
 A snapshot's name there is made from the hash of its tokens, so another engine, or the same one
 after a restart, finds it by a prompt alone: it asks for the places in the prompt where a reply
-began before. Like every state it belongs to its tenant, is counted, listed and expires. Nobody
-waits for the writing; what isn't written when memory is needed was never promised.
+began before. Like every state it belongs to its tenant, is counted, listed and expires; half of
+what a tenant may hold stays for states that were asked for. Nobody waits for the writing; what
+isn't written when memory is needed was never promised.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rwkv_server.states import content, counters, refs
-from rwkv_server.states.errors import StateError, StateExists, StateStoreUnavailable
+from rwkv_server.states.errors import (
+    StateError,
+    StateExists,
+    StateExpired,
+    StateNotFound,
+    StateStoreUnavailable,
+)
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.patience import Patience
@@ -30,6 +37,8 @@ from rwkv_server.states.turn import Identity
 
 # Snapshots that wait to be written; the oldest is dropped for one more.
 MOST_WAITING = 64
+# Of what a tenant may hold, how much snapshots that nobody asked for may fill.
+SHARE = 0.5
 # Tokens that tell where a reply begins, and how many such places are asked for.
 MARK, PLACES = 4, 2
 
@@ -134,17 +143,21 @@ class WriteBehind:
         while self._waiting:
             _, (tenant, prefix, older) = self._waiting.popitem(last=False)
             try:
-                if await self._write(tenant, prefix):
-                    self.written += 1
+                if not await self._write(tenant, prefix):
+                    continue
+                self.written += 1
                 if older is not None:
                     await self._shelf.store.delete(tenant, self._ref(older))
-            except StateExists:
+            except (StateExists, StateNotFound, StateExpired):
                 pass
             except StateError as error:
                 self.failed += 1
                 log.warning("a prompt's snapshot isn't kept: %s", error.message)
 
     async def _write(self, tenant: str, prefix: Prefix) -> bool:
+        quota, nbytes = self._shelf.store.quota, self._shelf.layout.nbytes
+        if not await quota.has_room(tenant, nbytes, SHARE):
+            return False
         slot = self._shelf.hot.pin(hot_key(prefix))
         if slot is None:
             return False

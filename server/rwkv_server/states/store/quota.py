@@ -73,6 +73,12 @@ class Quota:
                 retry_after_s=_RETRY_AFTER_S,
             )
 
+    async def has_room(self, tenant: str, nbytes: int, share: float) -> bool:
+        """Whether so much more is within a share of what the tenant may hold."""
+        if self._limit is None:
+            return True
+        return (await self.usage(tenant)).nbytes + nbytes <= share * self._limit
+
     def add(self, tenant: str, states: int, nbytes: int) -> None:
         """Count what was written just now."""
         known = self._counted.get(tenant)

@@ -104,6 +104,34 @@ async def test_a_store_that_fails_costs_only_the_reuse(
         assert await cached(server, 2) > 0  # from memory
 
 
+async def test_half_of_the_quota_stays_for_states_that_were_asked_for(tmp_path: Path) -> None:
+    async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
+        nbytes = server.runtime.layout.nbytes
+    limits = {"maxBytesPerTenant": 6 * nbytes + 60_000}  # headers and records beside
+    async with paper_server.serve(tmp_path, automaticReuse="Durable", **limits) as server:
+        await started(server)
+        for chat in range(8):
+            await server.chat(f"question {chat}", max_tokens=4)
+        told = await flush(server)
+        assert (told["failed"], len(await refs(server))) == (0, 3)
+        for text in ("one", "two", "three"):
+            answer = await server.complete(text, {"save": True}, max_tokens=2)
+            assert answer["state"]["ref"], answer
+
+
+async def test_an_older_one_that_was_never_written_is_no_failure(tmp_path: Path) -> None:
+    async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
+        await started(server)
+        await cached(server, 1)
+        await flush(server)
+        (record,) = await refs(server)
+        await server.client.delete(f"/v1/states/{record['ref']}")
+        for turns in (2, 3):
+            await cached(server, turns)
+        told = await flush(server)
+        assert (told["failed"], told["onlyHere"]) == (0, 3)
+
+
 async def test_the_queue_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reuse_durable, "MOST_WAITING", 3)
     async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
