@@ -26,6 +26,7 @@ _LOOKING: Mapping[str, tuple[object, ...]] = {
     "continue_final_message": (False,),
     "background": (False,),
     "repetition_penalty": (1,),  # counts the prompt's tokens
+    "thinking_token_budget": (),  # looks there for where the thought began
 }
 
 
@@ -43,6 +44,8 @@ def may_reuse(request: Mapping[str, Any], *, seeds_by_place: bool) -> bool:
             return False
     if seeds_by_place and request.get("seed") is not None:
         return False
+    if request.get("messages") == []:
+        return False  # vLLM's to refuse
     return _one_text(request.get("prompt")) and _only_text(request.get("messages"))
 
 

@@ -44,6 +44,8 @@ def test_what_reads_only_its_own_tokens_may(extra: dict[str, Any]) -> None:
         {"repetition_penalty": 1.1},
         {"continue_final_message": True},
         {"suffix": "x"},
+        {"thinking_token_budget": 0},
+        {"messages": []},
         {"messages": [{"role": "user", "content": PARTS}]},
         {"prompt": ["one", "two"]},
         {"prompt": [[1, 2], [3]]},
