@@ -8,6 +8,7 @@ chat, so they are asked about once.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,8 +27,9 @@ def probes(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def options_key(body: Mapping[str, Any]) -> str:
-    """Equal for chats whose prompts end alike."""
-    return json.dumps([body.get(field) for field in OPTIONS], sort_keys=True)
+    """Equal for chats whose prompts end alike, and short, however long their documents are."""
+    options = json.dumps([body.get(field) for field in OPTIONS], sort_keys=True)
+    return hashlib.blake2b(options.encode(), digest_size=20).hexdigest()
 
 
 def find_passing(short: Sequence[int], long: Sequence[int]) -> tuple[int, ...]:

@@ -52,3 +52,5 @@ def test_probes_have_the_options_and_no_text_of_the_chat() -> None:
     assert "secret" not in str(long)
     assert boundary.options_key(body) == boundary.options_key({**body, "temperature": 1})
     assert boundary.options_key(body) != boundary.options_key({**body, "model": "n"})
+    long = {**body, "documents": ["text \ud800" * 1000]}
+    assert len(boundary.options_key(long)) == len(boundary.options_key(body)) < 100
