@@ -7,6 +7,7 @@ then, as if there were no states.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +23,8 @@ from rwkv_server.states.web import inner, text
 from rwkv_server.states.web.exchange import Exchange
 from rwkv_server.states.web.generate import CHAT, COMPLETIONS, Generator
 from rwkv_server.states.wishes import Wish
+
+log = logging.getLogger(__name__)
 
 # Sets of template options whose passing ends are remembered.
 _MOST_OPTIONS = 256
@@ -54,6 +57,9 @@ class Unasked:
         try:
             turn = await self._begin(exchange, tenant)
         except (StateError, inner.Declined):
+            return False
+        except Exception:
+            log.exception("a request's beginning isn't reused")
             return False
         await self._generator.run(exchange, turn)
         return True

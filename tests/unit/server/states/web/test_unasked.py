@@ -15,6 +15,8 @@ import pytest
 from paper_engine import PLACEHOLDER, decode, encode, render
 from paper_server import PaperServer
 
+from rwkv_server.states.reuse import PrefixIndex
+
 
 @contextlib.asynccontextmanager
 async def reusing(folder: Path, **fields: Any) -> AsyncIterator[PaperServer]:
@@ -164,6 +166,25 @@ async def test_a_client_that_leaves_holds_nothing(server: PaperServer) -> None:
     server.engine.gate.set()
     assert server.runtime.turns.open == 0
     assert server.runtime.hot.use.pinned == 0
+
+
+async def test_whatever_goes_wrong_the_request_is_vllms_own(
+    server: PaperServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OverflowError("out of range")
+
+    monkeypatch.setattr(PrefixIndex, "find", fail)
+    await server.complete("once upon a time", max_tokens=2)
+    assert server.engine.seen[-1]["prompt"] == "once upon a time"
+    assert "kv_transfer_params" not in server.engine.seen[-1]
+    assert "out of range" in caplog.text
+    assert (server.runtime.turns.open, server.runtime.hot.use.pinned) == (0, 0)
+
+
+async def test_a_chat_without_messages_is_vllms_own(server: PaperServer) -> None:
+    await server.post("/v1/chat/completions", messages=[], max_tokens=2)
+    assert server.engine.seen[-1]["messages"] == []
 
 
 async def test_an_erased_tenant_begins_anew(server: PaperServer) -> None:
