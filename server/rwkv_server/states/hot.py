@@ -197,7 +197,8 @@ class HotTier:
     def _vacate(self, index: int) -> None:
         self._forget(index)
         del self._slots[index]
-        self._free.append(index)
+        # First to go out again: all processes have its pages mapped, and its bytes in the cache.
+        self._free.appendleft(index)
 
     def _serve(self) -> None:
         """Give slots to those who wait, in their order."""

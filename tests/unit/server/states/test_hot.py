@@ -88,6 +88,13 @@ async def test_who_came_first_is_served_first(hot: HotTier) -> None:
     assert order == [3, 1, 2]
 
 
+async def test_a_slot_given_back_is_the_next_to_be_given_out(hot: HotTier) -> None:
+    first, second = await hot.acquire(2, 0)
+    for slot in (first, second):
+        hot.release(slot)
+    assert [slot.index for slot in await hot.acquire(2, 0)] == [second.index, first.index]
+
+
 async def test_who_stops_waiting_leaves_nothing_behind(hot: HotTier) -> None:
     slots = await hot.acquire(3, 0)
     waiting = asyncio.create_task(hot.acquire(2, 10))
