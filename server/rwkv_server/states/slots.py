@@ -23,6 +23,8 @@ _MAGIC = b"rwkvslot"
 _HEADER = struct.Struct("=8sQQ")  # magic, bytes of a slot, number of slots
 _TAG = struct.Struct("=Q")
 _PAGE = 4096
+# Linux' MADV_POPULATE_WRITE, which Python has no name for; asked in parts, as the GIL is held.
+_POPULATE, _AT_ONCE = 23, 1 << 20
 # struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
 
@@ -112,6 +114,15 @@ class SlotFile:
         self._bytes.release()
         self._map.close()
         os.close(self._descriptor)
+
+    def populate(self) -> None:
+        """Map all memory now; else a first write to a slot stops at each of its pages.
+
+        For a thread of its own. Kernels before 5.14 can't: pages are mapped one by one there.
+        """
+        with contextlib.suppress(OSError, ValueError):  # the latter once it is closed
+            for start in range(0, len(self._map), _AT_ONCE):
+                self._map.madvise(_POPULATE, start, min(_AT_ONCE, len(self._map) - start))
 
     def view(self, index: int) -> memoryview:
         """A slot's bytes, writable."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 from rwkv_server.states.connector.copies import Copies, Finish
 from rwkv_server.states.connector.sender import Sender
@@ -73,6 +74,7 @@ class StateWorker:
     def _slots(self) -> SlotFile:
         if self._file is None:
             self._file = SlotFile.open(self._path, self._nbytes)
+            Thread(target=self._file.populate, name="rwkv-slots", daemon=True).start()
         return self._file
 
     def _save(self, copy: PageCopy) -> Finish | None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import mmap
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,27 @@ def test_two_mappings_see_the_same_bytes(path: Path) -> None:
         view[:] = bytes(range(100))
     assert bytes(here.view(2)) == bytes(range(100))
     assert bytes(here.view(1)) == bytes(100)
+
+
+def test_populated_memory_is_written_without_stops(path: Path) -> None:
+    nbytes, count = 1 << 20, 3
+    SlotFile.create(path, nbytes, count).view(1)[:3] = b"abc"
+    there = SlotFile.open(path, nbytes)
+    there.populate()
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for slot in range(count):
+        view = there.view(slot)
+        for page in range(8, nbytes, mmap.PAGESIZE):
+            view[page] = 1
+    stops = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+    assert stops < count * nbytes // mmap.PAGESIZE // 2
+    assert bytes(there.view(1)[:3]) == b"abc"
+
+
+def test_a_closed_file_is_not_populated(path: Path) -> None:
+    file = SlotFile.create(path, nbytes=8, count=1)
+    file.close()
+    file.populate()
 
 
 @pytest.mark.parametrize("lease", [Lease(0, 1), Lease(0, 3), Lease(3, 2), Lease(-1, 2)], ids=str)
