@@ -443,6 +443,22 @@ class HeadsBehaviour:
         keys = [blob.key for blob in await store.blobs.list("")]
         assert keys[0] == layout.EPOCH and {key.split("/")[0] for key in keys[1:]} == {"else"}
 
+    async def test_a_damaged_record_holds_no_deletion_up(
+        self, store: StateStore, clock: Clock
+    ) -> None:
+        await self.turn(store, clock, "r1")
+        await store.put(make_record("r2"), b"")
+        await store.put(make_record("r3", "else"), b"")
+        key = layout.record("default", "r2")
+        await store.blobs.delete(key)
+        await store.blobs.create(key, b"{")
+        assert await store.forget_session("default", "s") == 1
+        assert key in {blob.key for blob in await store.blobs.list("")}
+        clock.now += 5
+        assert await store.forget_tenant("default") == 1
+        keys = [blob.key for blob in await store.blobs.list("")]
+        assert keys[0] == layout.EPOCH and {key.split("/")[0] for key in keys[1:]} == {"else"}
+
     async def test_a_sweep_takes_what_has_expired(self, store: StateStore, clock: Clock) -> None:
         await store.put(make_record("r1", expires_at=clock.now + 10), b"1")
         await store.put(make_record("r2", expires_at=clock.now + 10), b"2")

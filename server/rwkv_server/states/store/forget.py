@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from rwkv_server.states.errors import SessionConflict
+from rwkv_server.states.errors import SessionConflict, StateCorrupt
 from rwkv_server.states.store import headlog, layout, listing
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.heads import SKEW_S, Claim, Heads
@@ -129,12 +129,25 @@ class Forgetting:
             await self._blobs.delete(key)
 
     async def _remove(self, entry: listing.Entry, intent: _Intent) -> bool:
-        record = await self._records.of_entry(entry)
+        try:
+            record = await self._records.of_entry(entry)
+        except StateCorrupt:
+            return await self._remove_damaged(entry, intent)
         if record is None or record.created_at > intent.before:
             return False
         if intent.session is not None and record.session != intent.session:
             return False
         await self._records.remove(record)
+        return True
+
+    async def _remove_damaged(self, entry: listing.Entry, intent: _Intent) -> bool:
+        """As `_remove`, for a record that nobody can read: whose turn it was, it doesn't say."""
+        if intent.session is not None or entry.record is None:
+            return False
+        if entry.record.modified > intent.before + SKEW_S:
+            return False
+        for blob in (entry.record, *(blob for _, blob in entry.others)):
+            await self._blobs.delete(blob.key)
         return True
 
 
