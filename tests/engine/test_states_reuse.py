@@ -149,7 +149,8 @@ def test_a_streamed_response_is_kept_when_its_last_event_comes(sdk: openai.OpenA
 
 
 def test_a_client_that_resends_a_response_reads_its_tail(sdk: openai.OpenAI) -> None:
-    items: list[Any] = [{"role": "user", "content": "Hello, I am Ida."}]
+    # A beginning that no other test's prompt has.
+    items: list[Any] = [{"role": "user", "content": "Ida is who I am."}]
     for turn in range(3):
         answer = respond(sdk, items, store=False)
         cached = answer.usage.input_tokens_details.cached_tokens
