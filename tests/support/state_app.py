@@ -99,6 +99,10 @@ def snapshot(seed: int) -> bytes:
     return content.to_safetensors(LAYOUT, memoryview(values.tobytes()), {})
 
 
+async def _forget_nothing(tenant: str) -> None:
+    """There are no prefixes."""
+
+
 async def start(
     engines: int = 1, *, shared: bool = True, open_access: bool = False, quota: int | None = None
 ) -> list[Engine]:
@@ -130,7 +134,7 @@ def _engine(
     open_access: bool,
 ) -> Engine:
     tier, reading = NoTier(), set[tuple[str, str]]()
-    memory = Memory(tier, lambda tenant, ref: (tenant, ref) in reading, lambda tenant: None)
+    memory = Memory(tier, lambda tenant, ref: (tenant, ref) in reading, _forget_nothing)
     addresses = Addresses(lambda other: f"http://engine-{other}", engines, ordinal)
     facts = Facts(
         ordinal=ordinal,

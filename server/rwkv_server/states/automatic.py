@@ -60,6 +60,18 @@ class Automatic:
         if self.fetch is not None and turn.wish.reuse:
             await self.fetch(turn.wish.tenant, turn.whole)
 
+    async def settle_all(self, tenant: str) -> None:
+        """Wait a moment for all turns of a tenant whose answers are complete."""
+        coming = [
+            asyncio.ensure_future(settled.wait())
+            for turn, settled in self._coming.values()
+            if turn.wish.tenant == tenant
+        ]
+        if coming:
+            _, late = await asyncio.wait(coming, timeout=SETTLE_S)
+            for one in late:
+                one.cancel()
+
     def find(self, turn: Turn) -> None:
         """Let a snapshot stand for the beginning of the turn's text, if there is one."""
         if not turn.whole or not turn.wish.reuse or not self._may_pin():

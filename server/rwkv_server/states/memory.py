@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 
@@ -17,14 +17,14 @@ class Memory:
         self,
         hot: _Tier,
         in_use: Callable[[str, str], bool],
-        forget_prefixes: Callable[[str], None],
+        forget_prefixes: Callable[[str], Awaitable[None]],
     ) -> None:
         """Take the tier, and who knows of readers and of snapshots of prefixes by tenant and ref.
 
         Args:
             hot: the memory tier.
             in_use: whether a turn reads a tenant's state now.
-            forget_prefixes: drops what automatic reuse keeps of a tenant.
+            forget_prefixes: drops what automatic reuse keeps of a tenant, and is about to write.
         """
         self._hot, self._in_use, self._forget_prefixes = hot, in_use, forget_prefixes
 
@@ -36,7 +36,10 @@ class Memory:
         """Drop a state that is gone from the store."""
         self._hot.drop_all(f"{tenant}/{ref}@")  # the rest of a key is its content's digest
 
+    async def forget_prefixes(self, tenant: str) -> None:
+        """Drop the beginnings of a tenant's prompts; none of them is written after this."""
+        await self._forget_prefixes(tenant)
+
     def forget_all(self, tenant: str) -> None:
-        """Drop all that a tenant has here; what is still stored is only read again."""
+        """Drop a tenant's states; what is still stored is only read again."""
         self._hot.drop_all(f"{tenant}/")
-        self._forget_prefixes(tenant)

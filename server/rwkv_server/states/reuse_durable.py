@@ -76,7 +76,7 @@ class WriteBehind:
         self._clock = clock
         self._waiting: OrderedDict[str, tuple[str, Prefix, Prefix | None]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
-        self._patience = Patience()
+        self._patience, self._writing = Patience(), asyncio.Lock()
         self.written = self.failed = 0
         prefixes.on_keep = self.add
 
@@ -95,6 +95,13 @@ class WriteBehind:
         if self._task is not None:
             await self._task
         return self.written - before
+
+    async def forget(self, tenant: str) -> None:
+        """Write none of a tenant's any more; one that is being written is there after this."""
+        for key in [key for key, (whose, *_) in self._waiting.items() if whose == tenant]:
+            del self._waiting[key]
+        async with self._writing:
+            pass
 
     async def close(self) -> None:
         """Stop reading and writing."""
@@ -141,18 +148,24 @@ class WriteBehind:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            _, (tenant, prefix, older) = self._waiting.popitem(last=False)
-            try:
-                if not await self._write(tenant, prefix):
-                    continue
-                self.written += 1
-                if older is not None:
-                    await self._shelf.store.delete(tenant, self._ref(older))
-            except (StateExists, StateNotFound, StateExpired):
-                pass
-            except StateError as error:
-                self.failed += 1
-                log.warning("a prompt's snapshot isn't kept: %s", error.message)
+            async with self._writing:
+                if self._waiting:
+                    _, next_one = self._waiting.popitem(last=False)
+                    await self._replace(*next_one)
+
+    async def _replace(self, tenant: str, prefix: Prefix, older: Prefix | None) -> None:
+        """Write one, then remove the one that it makes useless."""
+        try:
+            if not await self._write(tenant, prefix):
+                return
+            self.written += 1
+            if older is not None:
+                await self._shelf.store.delete(tenant, self._ref(older))
+        except (StateExists, StateNotFound, StateExpired):
+            pass
+        except StateError as error:
+            self.failed += 1
+            log.warning("a prompt's snapshot isn't kept: %s", error.message)
 
     async def _write(self, tenant: str, prefix: Prefix) -> bool:
         quota, nbytes = self._shelf.store.quota, self._shelf.layout.nbytes

@@ -189,6 +189,7 @@ class SavedStates:
 
     async def forget_here(self, tenant: str, session: str | None) -> int:
         """What `forget` does, on this engine's store."""
+        await self._memory.forget_prefixes(tenant)
         if session is None:
             erased = await self.store.forget_tenant(tenant)
         else:

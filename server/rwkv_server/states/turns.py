@@ -80,6 +80,11 @@ class Turns:
         """Whether an earlier prompt has left a snapshot of exactly this text."""
         return self._automatic is not None and self._automatic.remembers(tenant, tokens)
 
+    async def settle_all(self, tenant: str) -> None:
+        """Wait a moment for what complete answers of a tenant are about to leave."""
+        if self._automatic is not None:
+            await self._automatic.settle_all(tenant)
+
     async def find(self, wish: Wish) -> Parent:
         """What the wish goes on from, after everything that can be told without the engine.
 

@@ -42,10 +42,13 @@ class Desk:
         return refs.make_ref(self.home, secrets.token_bytes, response_wish.PREFIX)
 
     def with_reuse(self, wish: Wish, request: Mapping[str, Any]) -> Wish:
-        """The wish of a new text, which may begin with what an earlier one has left."""
+        """The wish of a new text, which may begin with what an earlier one has left.
+
+        A session leaves nothing: it can be erased by its name, and a beginning has none.
+        """
         if self.unasked is None or wish.ref is not None or not self.unasked.may_reuse(request):
             return wish
-        return replace(wish, reuse=True, remember=True)
+        return replace(wish, reuse=True, remember=wish.session is None)
 
 
 def open_desk(app: ASGIApp, outer: Any, runtime: Runtime) -> Desk:

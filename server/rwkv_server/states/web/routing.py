@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -44,6 +44,12 @@ def build_routes(app: ASGIApp, outer: Any, runtime: Runtime) -> ASGIApp:
     return application.build_app(saved, Flush(runtime.turns, runtime.behind, runtime.store.shared))
 
 
-def _forget_prefixes(runtime: Runtime) -> Callable[[str], None]:
-    prefixes = runtime.prefixes
-    return (lambda tenant: None) if prefixes is None else prefixes.forget
+def _forget_prefixes(runtime: Runtime) -> Callable[[str], Awaitable[None]]:
+    async def forget(tenant: str) -> None:
+        await runtime.turns.settle_all(tenant)
+        if runtime.prefixes is not None:
+            runtime.prefixes.forget(tenant)
+        if runtime.behind is not None:
+            await runtime.behind.forget(tenant)
+
+    return forget

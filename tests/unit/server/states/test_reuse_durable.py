@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,41 @@ async def test_an_older_one_that_was_never_written_is_no_failure(tmp_path: Path)
             await cached(server, turns)
         told = await flush(server)
         assert (told["failed"], told["onlyHere"]) == (0, 3)
+
+
+async def test_an_erased_session_has_left_nothing(tmp_path: Path) -> None:
+    async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
+        await started(server)
+        for session in ("new", True):
+            await server.chat("My name is Ada.", {"session": session}, session_id="s", max_tokens=4)
+        await flush(server)
+        assert (await server.client.delete("/v1/sessions/s")).status_code == 200
+        assert await refs(server) == []
+
+
+async def test_nothing_is_written_after_an_erasure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
+        await started(server)
+        put, begun, go_on = server.runtime.store.put, asyncio.Event(), asyncio.Event()
+
+        async def slowly(*asked: Any) -> Any:
+            begun.set()
+            await go_on.wait()
+            return await put(*asked)
+
+        monkeypatch.setattr(server.runtime.store, "put", slowly)
+        for said in ("one", "two"):
+            await server.chat(said, max_tokens=4)
+        await begun.wait()
+        erasing = asyncio.create_task(server.client.delete("/v1/states?all=true"))
+        await asyncio.sleep(0.05)
+        assert not erasing.done()
+        go_on.set()
+        assert (await erasing).status_code == 200
+        await flush(server)
+        assert await refs(server) == []
 
 
 async def test_the_queue_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
