@@ -104,9 +104,10 @@ def test_a_state_of_messages_goes_on_like_the_chat(http):
         assert answer.status_code == 200, answer.text
         return answer.json()["choices"][0]["message"]["content"]
 
-    made = make(http, messages=told)
-    wish = {"ref": made["ref"]}
-    assert chat([question], state=wish) == chat([*told, question])
+    system = [{"role": "system", "content": "Hello, my name is Nora."}]
+    for messages in (told, told[:1], system):
+        wish = {"ref": make(http, messages=messages)["ref"]}
+        assert chat([question], state=wish) == chat([*messages, question])
 
 
 def test_a_fork_and_an_import_go_on_like_the_state_that_they_came_from(http):

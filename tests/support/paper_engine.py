@@ -113,6 +113,7 @@ class PaperEngine:
         limit: tokens of a prompt.
         seen: bodies of requests to generate.
         asked: paths of all requests.
+        rendered: bodies of chats to render.
         gate: generation waits for it, before its first token.
     """
 
@@ -121,6 +122,7 @@ class PaperEngine:
     limit: int = 10_000
     seen: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    rendered: list[dict[str, Any]] = field(default_factory=list)
     gate: asyncio.Event | None = None
     _slots: SlotFile | None = None
     _socket: asyncio.StreamWriter | None = None
@@ -133,6 +135,7 @@ class PaperEngine:
         if path == "/tokenize":
             text = body.get("prompt")
             if text is None:
+                self.rendered.append(body)
                 text = render(body["messages"], body["add_generation_prompt"])
             await _json(send, 200, {"tokens": encode(text)})
         elif path == "/detokenize":

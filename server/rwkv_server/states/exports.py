@@ -1,7 +1,8 @@
 """Snapshots as files that leave the server and come back: safetensors with the record inside. Pure.
 
 An export is the stored file with another head: its metadata has the whole record. Of an import only
-tensors, counts and pending tokens are believed; what says that it is of another model refuses it.
+tensors, counts, pending tokens and the last message's role are believed; what says that it is of
+another model refuses it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ RECORD, SUM = "rwkv_state", "rwkv_sha256"
 """The metadata keys of the record, and of the digest of the record and all tensors."""
 
 _MAX_CONSUMED = 1 << 53
+_MAX_ROLE = 64
 _COMPARED = ("model", "tokenizer", "layout", "dtype", "adapters")
 
 
@@ -41,6 +43,7 @@ class Told:
 
     consumed_tokens: int = 0
     pending: tuple[int, ...] = ()
+    last_role: str | None = None
 
 
 def embed(content: bytes, record: Record) -> tuple[bytes, memoryview]:
@@ -137,7 +140,15 @@ def _read_counts(record: Mapping[str, Any], limits: Limits) -> Told:
                 f"the state's pending: found {json.dumps(token)[:100]}, wanted tokens from 0 to "
                 f"{limits.vocabulary - 1}"
             )
-    return Told(consumed, tuple(pending))
+    return Told(consumed, tuple(pending), _read_role(record.get("last_role")))
+
+
+def _read_role(found: Any) -> str | None:
+    if found is not None and (not isinstance(found, str) or len(found) > _MAX_ROLE):
+        raise StateCorrupt(
+            f"the state's last_role: found {json.dumps(found)[:100]}, wanted a message's role"
+        )
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class Record(BaseModel):
         pending: token ids that come after the snapshot and before anything new.
         text_tokens: consumed and pending together.
         finish_reason: how the text ended.
+        last_role: whose message the text ends with, if it was made from messages that nobody
+            answered.
         created_at, expires_at: seconds since 1970; None never expires.
         epoch: of the store it was written to.
     """
@@ -68,6 +70,7 @@ class Record(BaseModel):
     consumed_tokens: int = Field(ge=0)
     pending: tuple[int, ...]
     finish_reason: Finish
+    last_role: str | None = None
     created_at: float
     expires_at: float | None
     epoch: str

@@ -117,7 +117,7 @@ class SavedStates:
         parent = await self.show(new.tenant, ref)
         check_fingerprint(parent, self.facts.fingerprint)
         content = await self.content(parent)
-        told = Told(parent.consumed_tokens, parent.pending)
+        told = Told(parent.consumed_tokens, parent.pending, parent.last_role)
         return await self._put(new, content, told, parent.finish_reason, parent.ref)
 
     async def prefill(self, request: dict[str, Any], new: New) -> Record:
@@ -126,7 +126,7 @@ class SavedStates:
         return await self._prefill.prefill(request, new)
 
     async def import_file(self, new: New, content: bytes) -> Record:
-        """A state from an exported file; only its tensors, counts and pending tokens are believed.
+        """A state from an exported file; of its record only counts, tokens and role are believed.
 
         Raises:
             StateCorrupt, StateIncompatible: nothing was written.
@@ -289,6 +289,7 @@ class SavedStates:
             consumed_tokens=told.consumed_tokens,
             pending=told.pending,
             finish_reason=finish,
+            last_role=told.last_role,
             created_at=self._clock(),
             expires_at=self._expiry(new.ttl_s),
             epoch=self.store.epoch,

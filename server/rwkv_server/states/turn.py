@@ -138,6 +138,7 @@ def make_record(
         consumed_tokens=snapshot.consumed,
         pending=snapshot.pending,
         finish_reason=finish,
+        last_role=turn.wish.last_role,
         created_at=now,
         expires_at=None if ttl is None else now + ttl,
         epoch="",

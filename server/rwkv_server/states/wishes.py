@@ -54,6 +54,7 @@ class Wish:
         dialect: how the answer is to tell it, "none" for not at all.
         reuse: whether a snapshot of the text's beginning may stand for it.
         remember: whether one is left for longer texts.
+        last_role: whose message the text ends with, if it is messages that nobody answers.
     """
 
     tenant: str
@@ -67,6 +68,7 @@ class Wish:
     made: str | None = None
     reuse: bool = False
     remember: bool = False
+    last_role: str | None = None
 
 
 def read_wish(request: Mapping[str, Any], headers: Mapping[str, str]) -> Wish | None:
@@ -173,7 +175,7 @@ def _read_session(
         return None, False
     if wanted is not True and wanted != "new":
         raise _wrong("state.session", wanted, '"new" or true')
-    header, field = headers.get("x-session-id"), request.get("session_id")
+    header, field = headers.get("x-session-id") or None, request.get("session_id")
     if header is not None and field is not None and header != field:
         raise StateInvalidRef(
             "the header x-session-id and the field session_id name two sessions: send one",

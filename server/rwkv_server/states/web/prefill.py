@@ -46,7 +46,14 @@ class EnginePrefill:
             tokens = await text.render(open_chat, request["messages"])
         else:
             tokens = await text.encode(request["text"], special=True)
-        wish = Wish(new.tenant, save=True, name=new.name, session=new.session, ttl_s=new.ttl_s)
+        wish = Wish(
+            new.tenant,
+            save=True,
+            name=new.name,
+            session=new.session,
+            ttl_s=new.ttl_s,
+            last_role=request["messages"][-1]["role"] if "messages" in request else None,
+        )
         return await self._run(wish, tokens)
 
     async def _run(self, wish: Wish, tokens: list[int]) -> Record:

@@ -82,6 +82,7 @@ class StateObject(BaseModel):
     consumed_tokens: int
     pending_tokens: int
     finish_reason: str
+    last_role: str | None
     created_at: float
     expires_at: float | None
     epoch: str
@@ -104,6 +105,7 @@ def show(record: Record, durable: bool) -> StateObject:
         consumed_tokens=record.consumed_tokens,
         pending_tokens=len(record.pending),
         finish_reason=record.finish_reason,
+        last_role=record.last_role,
         created_at=record.created_at,
         expires_at=record.expires_at,
         epoch=record.epoch,

@@ -18,6 +18,13 @@ from rwkv_server.states.web import inner
 # Fields that vLLM hands to a chat's template, beside what `chat_template_kwargs` has.
 _TEMPLATE = ("documents", "reasoning_effort")
 _TOKENS = 1 << 32
+# Messages that a chat begins with, and what comes before those of other roles.
+_OPENING = ("system", "developer")
+_ASKED = {"role": "user", "content": "-"}
+_BEFORE = {
+    "assistant": (_ASKED,),
+    "tool": (_ASKED, {"role": "assistant", "content": "-"}),
+}
 _PASSED = ("model", "tools", "chat_template", "add_special_tokens", "mm_processor_kwargs")
 
 
@@ -50,20 +57,23 @@ class Text:
         asked["chat_template_kwargs"] = _template_arguments(request)
         return await self._tokenize(asked)
 
-    async def bridge(self, request: Mapping[str, Any]) -> list[int]:
-        """What of a longer chat comes after its last answer's text: the end of that turn, and the
-        new messages.
+    async def bridge(self, request: Mapping[str, Any], role: str) -> list[int]:
+        """What of a longer chat comes after the text of its last message: the end of that turn, and
+        the new messages.
 
-        A made-up answer stands for what the state has read; its text is found again in the
-        rendering, and what comes after it is the new text.
+        A made-up message of that `role` stands for what the state has read; its text is found again
+        in the rendering, and what comes after it is the new text.
         """  # noqa: D205
         mark = "m" + secrets.token_hex(12)
-        before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": mark}]
+        if role in _OPENING:
+            # Templates tell of tools behind the chat's first words, which the state has read.
+            request = {name: value for name, value in request.items() if name != "tools"}
+        before = [*_BEFORE.get(role, ()), {"role": role, "content": mark}]
         rendered = await self.render(request, [*before, *request["messages"]])
         _, found, after = (await self.decode(rendered)).partition(mark)
         if not found or mark in after:
             raise StateUnsupportedOption(
-                "the model's chat template doesn't show answers as they are, so no chat can go "
+                "the model's chat template doesn't show messages as they are, so no chat can go "
                 "on from a state: use /v1/completions",
                 param="messages",
             )
@@ -75,11 +85,13 @@ class Text:
         return list(answer["tokens"])
 
 
-def follows_answer(record: Record) -> bool:
-    """Whether the state's text ends with an answer, which a chat's next turn has to close."""
+def last_role(record: Record) -> str | None:
+    """Whose message the state's text ends with, which a chat's next turn has to close; or None."""
+    if record.last_role is not None:
+        return record.last_role
     if record.finish_reason == "import":
-        return record.text_tokens > 0
-    return record.finish_reason not in ("prompt", "initial")
+        return "assistant" if record.text_tokens > 0 else None
+    return None if record.finish_reason in ("prompt", "initial") else "assistant"
 
 
 async def chat_tokens(text: Text, request: Mapping[str, Any], record: Record | None) -> list[int]:
@@ -90,8 +102,9 @@ async def chat_tokens(text: Text, request: Mapping[str, Any], record: Record | N
     """
     if not isinstance(request.get("messages"), list):
         raise StateUnsupportedOption("messages: wanted a list", param="messages")
-    if record is not None and follows_answer(record):
-        return await text.bridge(request)
+    role = None if record is None else last_role(record)
+    if role is not None:
+        return await text.bridge(request, role)
     return await text.render(request, request["messages"])
 
 
