@@ -133,6 +133,44 @@ async def test_an_older_one_that_was_never_written_is_no_failure(tmp_path: Path)
         assert (told["failed"], told["onlyHere"]) == (0, 3)
 
 
+async def test_a_drained_engine_leaves_all_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"automaticReuse": "Durable", "store": "persistentVolumeClaim"}
+    async with (
+        paper_server.serve(tmp_path, 0, **options) as drained,
+        paper_server.serve(tmp_path, 1, **options) as other,
+    ):
+        await started(drained)
+        await started(other)
+        put, go_on = drained.runtime.store.put, asyncio.Event()
+
+        async def later(*asked: Any) -> Any:
+            await go_on.wait()
+            return await put(*asked)
+
+        monkeypatch.setattr(drained.runtime.store, "put", later)
+        prompts = [f"question {number}, with some words. " for number in range(4)]
+        for prompt in prompts:
+            await drained.complete(prompt, max_tokens=4)
+        assert await refs(other) == []
+        flushing = asyncio.create_task(flush(drained))
+        await asyncio.sleep(0.05)
+        assert not flushing.done()
+        go_on.set()
+        assert await flushing == {"flushed": 4, "failed": 0, "onlyHere": 0}
+        kept = {record["ref"] for record in await refs(other)}
+        assert len(kept) == 4
+        goes_on = set()
+        for ref in kept:
+            answer = await other.complete("More", {"ref": ref}, max_tokens=9)
+            assert answer["state"]["source"] == "durable"
+            goes_on.add(answer["choices"][0]["text"])
+    async with paper_server.serve(tmp_path, 2) as plain:
+        wanted = [await plain.complete(prompt + "More", max_tokens=9) for prompt in prompts]
+    assert goes_on == {answer["choices"][0]["text"] for answer in wanted}
+
+
 async def test_an_erased_session_has_left_nothing(tmp_path: Path) -> None:
     async with paper_server.serve(tmp_path, automaticReuse="Durable") as server:
         await started(server)
