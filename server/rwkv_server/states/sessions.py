@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rwkv_server.states.errors import SessionConflict, StateNotFound, StateStoreUnavailable
+from rwkv_server.states.errors import (
+    SessionConflict,
+    StateExpired,
+    StateLost,
+    StateNotFound,
+    StateStoreUnavailable,
+)
 from rwkv_server.states.ports import Peers, Store
 
 # After it whoever comes next may take a turn for dead. A living one that takes longer still ends
@@ -35,6 +42,21 @@ class Claim:
 
     token: Any
     elsewhere: bool
+
+
+@contextlib.contextmanager
+def last_state_of(session: str | None) -> Iterator[None]:
+    """Say what to do about a session whose last state is gone."""
+    try:
+        yield
+    except (StateNotFound, StateExpired, StateLost) as error:
+        if session is None:
+            raise
+        raise type(error)(
+            f"{error.message}; session {session} had come to it: erase that with "
+            f"DELETE /v1/sessions/{session} and begin anew, or choose another id",
+            param="state.session",
+        ) from None
 
 
 class Sessions:

@@ -27,6 +27,7 @@ from rwkv_server.states.frame import Snapshot, choose_snapshot
 from rwkv_server.states.hot import Slot
 from rwkv_server.states.loading import check_name, hot_key
 from rwkv_server.states.record import Finish, Record
+from rwkv_server.states.sessions import last_state_of
 from rwkv_server.states.turn import (
     Answer,
     Identity,
@@ -98,7 +99,8 @@ class Turns:
         if wish.session is not None:
             place = await self._sessions.find(wish.tenant, wish.session, wish.opens)
             ref = wish.ref or place.ref
-        record = None if ref is None else await self._loader.record(wish.tenant, ref)
+        with last_state_of(None if wish.ref else wish.session):
+            record = None if ref is None else await self._loader.record(wish.tenant, ref)
         if record is not None:
             check_fingerprint(record, self._identity.fingerprint)
         if wish.save:

@@ -73,6 +73,18 @@ async def test_a_failed_turn_leaves_its_session_as_it_was(server, monkeypatch):
     assert told(second)["parent"] == told(first)["ref"]
 
 
+async def test_a_session_whose_last_state_is_gone_tells_the_way_out(server):
+    made = await server.complete("once", {"session": "new"}, session_id="s", max_tokens=4)
+    await server.client.delete(f"/v1/states/{made['state']['ref']}")
+    more = {"prompt": "more", "session_id": "s", "max_tokens": 4}
+    gone = await server.post("/v1/completions", state={"session": True}, **more)
+    assert code_of(gone) == (404, "state_not_found")
+    assert "DELETE /v1/sessions/s" in gone.json()["error"]["message"]
+    assert (await server.client.delete("/v1/sessions/s")).status_code == 200
+    again = await server.post("/v1/completions", state={"session": "new"}, **more)
+    assert again.status_code == 200
+
+
 async def test_a_quota_is_known_before_anything_is_generated(tmp_path):
     async with paper_server.serve(tmp_path, maxBytesPerTenant=250_000) as server:
         answers = [
