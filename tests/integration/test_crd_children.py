@@ -84,7 +84,7 @@ def dep(kube: Kube, request: pytest.FixtureRequest) -> spec.Deployment:
     """A stored deployment in a namespace of its own, whose pods must be restricted."""
     obj: dict[str, Any] = request.param
     name = obj["metadata"]["name"]
-    namespace = f"children-{name}"
+    namespace = f"children-{request.param_index}-{name}"
     meta = {"name": namespace, "labels": RESTRICTED}
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     kube.apply({**obj, "metadata": {"name": name, "namespace": namespace}})
