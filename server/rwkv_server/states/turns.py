@@ -12,14 +12,14 @@ Each turn ends with `finish` or `abandon`, which give back what it holds. Nothin
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from rwkv_server.states import content, counters, refs
+from rwkv_server.states import counters, refs
 from rwkv_server.states.automatic import Automatic
+from rwkv_server.states.commits import Commits
 from rwkv_server.states.connector.params import Transfer, sign
 from rwkv_server.states.errors import StateError, StateUnsupportedOption
 from rwkv_server.states.events import Ended
@@ -45,7 +45,6 @@ from rwkv_server.states.wishes import Wish
 WAIT_S = 30.0
 END_S = 60.0
 V1_PREFIX = "rwkv-"
-RECORD_KEY = "rwkv_record"
 
 
 class Turns:
@@ -68,6 +67,7 @@ class Turns:
         self._identity, self._layout = identity, parts.layout
         self._store, self._hot, self._events = parts.store, parts.hot, parts.events
         self._loader, self._sessions = parts.loader, parts.sessions
+        self._commits = Commits(parts.store, parts.layout)
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
         self._in_use: Counter[tuple[str, str]] = Counter()
@@ -239,9 +239,7 @@ class Turns:
         if slot is None or (snapshot.place == "prompt" and not ended.prompt_saved):
             raise StateError(ended.failed or "the engine has no snapshot of this generation")
         record = self._record(turn, snapshot, outcome.finish)
-        metadata = {RECORD_KEY: record.model_dump_json()}
-        file = await asyncio.to_thread(content.to_safetensors, self._layout, slot.view, metadata)
-        record = await self._store.put(record, file)
+        record = await self._commits.write(record, slot)
         self._keep(turn, hot_key(record), slot)
         if turn.claim is not None:
             await self._sessions.end(turn.claim, record.ref)
