@@ -134,7 +134,8 @@ def _engine(
     open_access: bool,
 ) -> Engine:
     tier, reading = NoTier(), set[tuple[str, str]]()
-    memory = Memory(tier, lambda tenant, ref: (tenant, ref) in reading, _forget_nothing)
+    reads = lambda tenant, ref: (tenant, ref) in reading  # noqa: E731
+    memory = Memory(tier, reads, _forget_nothing, lambda tenant: None)
     addresses = Addresses(lambda other: f"http://engine-{other}", engines, ordinal)
     facts = Facts(
         ordinal=ordinal,

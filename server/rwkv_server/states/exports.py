@@ -36,6 +36,11 @@ class Limits:
     vocabulary: int
     max_model_len: int
 
+    @property
+    def pending(self) -> int:
+        """So many leave room for the placeholder, a new token and an answer's."""
+        return self.max_model_len - 3
+
 
 @dataclass(frozen=True)
 class Told:
@@ -130,10 +135,8 @@ def _read_counts(record: Mapping[str, Any], limits: Limits) -> Told:
         raise StateCorrupt(
             f"the state's consumed_tokens: found {json.dumps(consumed)[:100]}, wanted a count"
         )
-    if not isinstance(pending, list) or len(pending) > limits.max_model_len:
-        raise StateCorrupt(
-            f"the state's pending: wanted a list of at most {limits.max_model_len} tokens"
-        )
+    if not isinstance(pending, list) or len(pending) > limits.pending:
+        raise StateCorrupt(f"the state's pending: wanted a list of at most {limits.pending} tokens")
     for token in pending:
         if type(token) is not int or not 0 <= token < limits.vocabulary:
             raise StateCorrupt(

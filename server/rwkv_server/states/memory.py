@@ -18,6 +18,7 @@ class Memory:
         hot: _Tier,
         in_use: Callable[[str, str], bool],
         forget_prefixes: Callable[[str], Awaitable[None]],
+        erase_turns: Callable[[str], None],
     ) -> None:
         """Take the tier, and who knows of readers and of snapshots of prefixes by tenant and ref.
 
@@ -25,8 +26,10 @@ class Memory:
             hot: the memory tier.
             in_use: whether a turn reads a tenant's state now.
             forget_prefixes: drops what automatic reuse keeps of a tenant, and is about to write.
+            erase_turns: lets no turn of a tenant that is under way be saved.
         """
         self._hot, self._in_use, self._forget_prefixes = hot, in_use, forget_prefixes
+        self._erase_turns = erase_turns
 
     def in_use(self, tenant: str, ref: str) -> bool:
         """Whether a turn reads the state now."""
@@ -35,6 +38,10 @@ class Memory:
     def forget(self, tenant: str, ref: str) -> None:
         """Drop a state that is gone from the store."""
         self._hot.drop_all(f"{tenant}/{ref}@")  # the rest of a key is its content's digest
+
+    def erase_turns(self, tenant: str) -> None:
+        """Let no turn of a tenant that is under way here be saved."""
+        self._erase_turns(tenant)
 
     async def forget_prefixes(self, tenant: str) -> None:
         """Drop the beginnings of a tenant's prompts; none of them is written after this."""

@@ -70,9 +70,6 @@ class Store(ports.Store, Protocol):
     async def touch(self, tenant: str, ref: str, expires_at: float | None, /) -> Record:
         """Another expiry."""
 
-    async def delete(self, tenant: str, ref: str, /) -> None:
-        """One state."""
-
     async def document(self, tenant: str, ref: str, /) -> bytes:
         """The answer that was kept beside a state."""
 

@@ -72,6 +72,9 @@ class Store(Protocol):
     async def put(self, record: Record, content: bytes, /) -> Record:
         """Commit; StateExists, StateQuota, StateStoreFull."""
 
+    async def delete(self, tenant: str, ref: str, /) -> None:
+        """One state."""
+
     async def head(self, tenant: str, session: str, /) -> Any:
         """The session's head, or None."""
 

@@ -24,6 +24,7 @@ from rwkv_server.states.exports import Told
 from rwkv_server.states.parts import Facts, New, Parts
 from rwkv_server.states.record import Finish, Record
 from rwkv_server.states.refs import Home
+from rwkv_server.states.store import pages
 from rwkv_server.states.store.pages import Page
 from rwkv_server.states.store.quota import Usage
 from rwkv_server.states.turn import check_fingerprint
@@ -95,11 +96,11 @@ class SavedStates:
     async def page(self, tenant: str, session: str | None, after: str | None, limit: int) -> Page:
         """A page of the tenant's states, of all engines; StateForbidden as `export`."""
         self._refuse_when_open("listed")
-        pages = [await self.store.page(tenant, session, after, limit)]
+        found = [await self.store.page(tenant, session, after, limit)]
         if not self.store.shared:
-            pages += await self._peers.pages(tenant, session, after, limit)
-        records = sorted((r for page in pages for r in page.records), key=lambda r: r.ref)
-        more = len(records) > limit or any(page.after is not None for page in pages)
+            found += await self._peers.pages(tenant, session, after, limit)
+        records = sorted((r for page in found for r in page.records), key=pages.order)
+        more = len(records) > limit or any(page.after is not None for page in found)
         shown = tuple(records[:limit])
         return Page(shown, shown[-1].ref if more and shown else None)
 
@@ -153,12 +154,14 @@ class SavedStates:
         return await self.store.touch(tenant, ref, expires_at)
 
     async def delete(self, tenant: str, ref: str) -> None:
-        """Forget a state.
+        """Forget a state, also one that has expired and not gone yet.
 
         Raises:
             StateInUse: a request reads it.
         """
-        await self._here(tenant, ref)
+        refs.check_id(ref, "ref")
+        if self._elsewhere(ref) is not None:
+            await self._here(tenant, ref)
         if self._memory.in_use(tenant, ref):
             raise StateInUse(f"state {ref} is in use by a request; try again when that ends")
         await self.store.delete(tenant, ref)
@@ -191,7 +194,9 @@ class SavedStates:
         """What `forget` does, on this engine's store."""
         await self._memory.forget_prefixes(tenant)
         if session is None:
+            self._memory.erase_turns(tenant)
             erased = await self.store.forget_tenant(tenant)
+            self._memory.erase_turns(tenant)  # those, too, that read their state before it went
         else:
             erased = await self.store.forget_session(tenant, session)
         self._memory.forget_all(tenant)

@@ -85,8 +85,8 @@ class Sessions:
             place = Place(None, None if found is None else str(found["ref"]), found)
         if opens and place.ref is not None:
             raise SessionConflict(
-                f"session {session} is there already, at {place.ref}: go on with "
-                "state.session true, or choose another id",
+                f"session {session} is there already, at {place.ref}: go on with state.session "
+                f"true, choose another id, or erase it with DELETE /v1/sessions/{session}",
                 param="state.session",
             )
         if not opens and place.ref is None:

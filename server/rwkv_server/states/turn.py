@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rwkv_server.states.errors import StateError, StateIncompatible
+from rwkv_server.states.errors import StateError, StateIncompatible, StateNotFound
 from rwkv_server.states.events import Ended
 from rwkv_server.states.frame import Frame, Snapshot, frame_new, frame_resumed
 from rwkv_server.states.hot import HotTier, Slot
@@ -68,6 +68,7 @@ class Turn:
         params: the signed `kv_transfer_params`, without the prompt's tokens.
         whole: all tokens of the text, should its beginning be reused or remembered.
         found: the snapshot that stands for its beginning, if one does.
+        erased: whether all that its tenant has was erased since it began.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Turn:
     whole: tuple[int, ...] = ()
     found: Found | None = None
     over: bool = False
+    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,16 @@ def make_record(
         expires_at=None if ttl is None else now + ttl,
         epoch="",
     )
+
+
+def check_kept(turn: Turn) -> None:
+    """Refuse to save what was erased.
+
+    Raises:
+        StateNotFound
+    """
+    if turn.erased:
+        raise StateNotFound("all states were erased during this turn, so nothing was saved")
 
 
 def check_fingerprint(record: Record, wanted: Fingerprint) -> None:

@@ -21,7 +21,13 @@ from rwkv_server.states import counters, refs
 from rwkv_server.states.automatic import Automatic
 from rwkv_server.states.commits import Commits
 from rwkv_server.states.connector.params import Transfer, sign
-from rwkv_server.states.errors import StateError, StateUnsupportedOption
+from rwkv_server.states.errors import (
+    StateError,
+    StateNotFound,
+    StateStoreFull,
+    StateStoreUnavailable,
+    StateUnsupportedOption,
+)
 from rwkv_server.states.events import Ended
 from rwkv_server.states.frame import Snapshot, choose_snapshot
 from rwkv_server.states.hot import Slot
@@ -36,6 +42,7 @@ from rwkv_server.states.turn import (
     Parts,
     Turn,
     check_fingerprint,
+    check_kept,
     make_frame,
     make_record,
 )
@@ -71,7 +78,18 @@ class Turns:
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
         self._in_use: Counter[tuple[str, str]] = Counter()
-        self.open, self.saved, self.failed = 0, 0, 0
+        self._under_way: dict[str, Turn] = {}
+        self.saved, self.failed = 0, 0
+
+    @property
+    def open(self) -> int:
+        """How many turns are under way."""
+        return len(self._under_way)
+
+    def erase(self, tenant: str) -> None:
+        """Save no turn of a tenant that is under way now."""
+        for turn in self._under_way.values():
+            turn.erased = turn.erased or turn.wish.tenant == tenant
 
     def in_use(self, tenant: str, ref: str) -> bool:
         """Whether a turn goes on from this state now."""
@@ -216,7 +234,7 @@ class Turns:
 
     async def fail(self, turn: Turn, error: StateError) -> Answer:
         """As `abandon`, for a generation that the client has and whose state can't be kept."""
-        self.failed += 1
+        self.failed += isinstance(error, StateStoreUnavailable | StateStoreFull)
         counters.failures.labels(error.code).inc()
         await self.abandon(turn)
         # Its frames would hold on to the slots' memory.
@@ -239,7 +257,12 @@ class Turns:
         if slot is None or (snapshot.place == "prompt" and not ended.prompt_saved):
             raise StateError(ended.failed or "the engine has no snapshot of this generation")
         record = self._record(turn, snapshot, outcome.finish)
+        check_kept(turn)
         record = await self._commits.write(record, slot)
+        if turn.erased:
+            with contextlib.suppress(StateNotFound):
+                await self._store.delete(record.tenant, record.ref)
+        check_kept(turn)
         self._keep(turn, hot_key(record), slot)
         if turn.claim is not None:
             await self._sessions.end(turn.claim, record.ref)
@@ -282,7 +305,10 @@ class Turns:
                 await self._sessions.end(claim, None)
 
     def _count(self, turn: Turn, by: int) -> None:
-        self.open += by
+        if by > 0:
+            self._under_way[turn.id] = turn
+        else:
+            del self._under_way[turn.id]
         if turn.parent is not None:
             key = turn.parent.tenant, turn.parent.ref
             self._in_use[key] += by

@@ -28,6 +28,11 @@ class Page:
     after: str | None
 
 
+def order(record: Record) -> str:
+    """What lists are sorted by: the name as the store has it, where long ones are digests."""
+    return layout.encode(record.ref)
+
+
 async def read_page(blobs: Blobs, records: Records, wanted: Wanted, now: float) -> Page:
     """The next states that have not expired by `now`."""
     start = "" if wanted.after is None else layout.encode(wanted.after)

@@ -46,6 +46,7 @@ def build_app(saved: SavedStates, flush: internal.Flush, more: Sequence[APIRoute
     app.add_exception_handler(inner.Declined, _answer_declined)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(Exception, _answer_unforeseen)
     return app
 
 
@@ -74,6 +75,11 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     field = str(first["loc"][-1])
     return _answer(Refusal(400, "invalid_value", f"{field}: {first['msg']}.", field))
+
+
+async def _answer_unforeseen(request: Request, error: Exception) -> Response:
+    """Only the answer: the error goes on to the server, which logs it."""
+    return _answer(Refusal(500, "server_error", f"{type(error).__name__}; the server's log has it"))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

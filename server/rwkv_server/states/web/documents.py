@@ -23,7 +23,9 @@ def build_router(saved: SavedStates) -> APIRouter:
     @router.delete("/{response}")
     async def delete_response(request: Request, response: str) -> dict[str, Any]:
         """Delete an answer and its state; what continues it stays."""
-        await saved.delete(reading.tenant_of(request), response)
+        tenant = reading.tenant_of(request)
+        await saved.document(tenant, response)  # a state without an answer has its own route
+        await saved.delete(tenant, response)
         return {"id": response, "object": "response", "deleted": True}
 
     return router

@@ -96,7 +96,8 @@ class StateLayer:
 
     async def _serve(self, exchange: Exchange) -> bool:
         """Answer a request that concerns a state; False where it is vLLM's own."""
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.scope["headers"]}
+        told = reversed(exchange.scope["headers"])  # the first of a name counts, as on all routes
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in told}
         if exchange.path == RESPONSES:
             return await self._respond(exchange, headers)
         wish = wishes.read_wish(exchange.request, headers)
@@ -135,7 +136,8 @@ class StateLayer:
         except StateError as error:
             await send_refusal(refusal_of(error), send)
         else:
-            await desk.routes(scope, receive, send)
+            # They note themselves as its app, and vLLM's own handlers look for theirs.
+            await desk.routes(dict(scope), receive, send)
 
     async def _ready(self, scope: Scope) -> Desk:
         """Start what isn't there yet.

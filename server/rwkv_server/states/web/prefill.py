@@ -13,14 +13,17 @@ from rwkv_server.states.turns import Turns
 from rwkv_server.states.web import inner
 from rwkv_server.states.web.text import Text
 from rwkv_server.states.wishes import Wish
+from rwkv_server.web.errors import Refusal
 
 
 class EnginePrefill:
     """Asks vLLM's own route, with this engine's key."""
 
-    def __init__(self, app: ASGIApp, outer: Any, turns: Turns, key: str) -> None:
+    def __init__(
+        self, app: ASGIApp, outer: Any, turns: Turns, key: str, max_model_len: int
+    ) -> None:
         """Ask through `app`, a part of vLLM's `outer` app."""
-        self._app, self._turns = app, turns
+        self._app, self._turns, self._longest = app, turns, max_model_len - 1
         self._scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -39,6 +42,7 @@ class EnginePrefill:
         Raises:
             StateError: of any kind.
             inner.Declined: vLLM refused it.
+            Refusal: it is too long.
         """
         text = Text(self._app, self._scope, None)
         if "messages" in request:
@@ -46,6 +50,10 @@ class EnginePrefill:
             tokens = await text.render(open_chat, request["messages"])
         else:
             tokens = await text.encode(request["text"], special=True)
+        if len(tokens) > self._longest:
+            field = "messages" if "messages" in request else "text"
+            found = f"{field}: {len(tokens)} tokens, wanted at most {self._longest}."
+            raise Refusal(400, "context_length_exceeded", found, field)
         wish = Wish(
             new.tenant,
             save=True,

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pydantic
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from rwkv_server.states import wishes
 from rwkv_server.states.errors import StateTooLarge
@@ -96,11 +97,14 @@ async def _read(request: Request, limit: int, what: str) -> bytes:
         raise _too_large(what, told, limit)
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise _too_large(what, f"more than {limit}", limit)
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise _too_large(what, f"more than {limit}", limit)
+            parts.append(part)
+    except ClientDisconnect:
+        raise Refusal(400, "incomplete_body", f"{what} ends before its end.") from None
     return b"".join(parts)
 
 

@@ -82,6 +82,12 @@ def unasked_wish(tenant: str) -> ResponseWish:
 
 
 def _refuse(request: Mapping[str, Any]) -> None:
+    for field in ("store", "stream"):
+        # vLLM reads "off" and 0 as false, too: half of what they mean would be done.
+        if not isinstance(request.get(field), bool | None):
+            raise StateUnsupportedOption(
+                f"{field} is {str(request[field])[:100]!r}, wanted true or false", param=field
+            )
     if request.get("background"):
         raise StateUnsupportedOption(
             "background isn't offered: leave it out and stream the answer", param="background"

@@ -37,8 +37,10 @@ def build_routes(app: ASGIApp, outer: Any, runtime: Runtime) -> ASGIApp:
         max_bytes_per_tenant=state.max_bytes_per_tenant,
         open_access=state.open_access,
     )
-    prefill = EnginePrefill(app, outer, runtime.turns, runtime.key)
-    memory = Memory(runtime.hot, runtime.turns.in_use, _forget_prefixes(runtime))
+    prefill = EnginePrefill(app, outer, runtime.turns, runtime.key, facts_of.max_model_len)
+    memory = Memory(
+        runtime.hot, runtime.turns.in_use, _forget_prefixes(runtime), runtime.turns.erase
+    )
     parts = Parts(runtime.store, memory, runtime.peers, prefill)
     saved = SavedStates(facts, parts, clock=time.time, random_bytes=secrets.token_bytes)
     return application.build_app(saved, Flush(runtime.turns, runtime.behind, runtime.store.shared))

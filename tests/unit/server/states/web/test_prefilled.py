@@ -82,3 +82,17 @@ async def test_an_answer_after_it_is_an_answer(server):
     went_on = await server.chat([ASKED], {"ref": record.ref}, max_tokens=8)
     new = encode("\n\nUser: My name is Bob\n\nAssistant:")
     assert went_on["usage"]["prompt_tokens"] == len(new)
+
+
+async def test_a_text_as_long_as_the_model_reads_is_refused_in_its_own_words(server):
+    longest = paper_engine.environment(server.engine.told.shm.parent).max_model_len - 1
+    await make(server, text="x" * longest)
+    for field, text in [
+        ("text", "x" * (longest + 1)),
+        ("messages", [{**ASKED, "content": "x" * longest}]),
+    ]:
+        answer = await server.client.post("/v1/states", json={field: text})
+        assert answer.status_code == 400
+        found = answer.json()["error"]
+        assert (found["code"], found["param"]) == ("context_length_exceeded", field)
+        assert f"at most {longest}" in found["message"]
