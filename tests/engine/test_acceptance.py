@@ -53,6 +53,7 @@ def test_the_committed_evidence_is_of_this_engine_and_this_model(
         assert now["inputs"][part] == then["inputs"][part], part
 
 
+@pytest.mark.long
 def test_a_bigger_random_model_has_the_same_trace_and_the_references_answers(
     small_model: Path, accepted: tuple[Path, str], tmp_path: Path
 ) -> None:
