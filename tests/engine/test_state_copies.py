@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from state_config import LAYERS, small_config
 
-from rwkv_server.model.config import RWKV7Config
 from rwkv_server.states.connector.copies import Copies, HostCopies, StagedCopies
 from rwkv_server.states.connector.pages import Rank, Rows, find_rows
 from rwkv_server.states.connector.sender import Sender
@@ -25,20 +25,8 @@ from rwkv_server.states.connector.worker import StateWorker
 from rwkv_server.states.layout import StateLayout
 from rwkv_server.states.slots import Lease, SlotError, SlotFile
 
-LAYERS, HEADS, BLOCKS = 3, 4, 5
-CONFIG = RWKV7Config(
-    vocab_size=320,
-    hidden_size=64 * HEADS,
-    num_hidden_layers=LAYERS,
-    head_dim=64,
-    intermediate_size=512,
-    decay_low_rank_dim=8,
-    a_low_rank_dim=8,
-    v_low_rank_dim=8,
-    gate_low_rank_dim=8,
-    norm_eps=1e-5,
-    tie_word_embeddings=False,
-)
+HEADS, BLOCKS = 4, 5
+CONFIG = small_config(HEADS)
 LAYOUT = StateLayout.of(CONFIG, "bfloat16")
 LEASE = Lease(1, 9)
 

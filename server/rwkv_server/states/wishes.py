@@ -209,10 +209,10 @@ def _read_save(value: object, session: str | None) -> tuple[bool, str | None]:
 def _read_ttl(value: object) -> float | None:
     if value is None:
         return None
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not 1 <= value <= MAX_TTL_S:  # type: ignore[operator]
-        raise _wrong("state.ttl_s", value, f"seconds, from 1 to {MAX_TTL_S}")
-    return float(value)  # type: ignore[arg-type]
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if number is not None and 1 <= number <= MAX_TTL_S:
+        return float(number)
+    raise _wrong("state.ttl_s", value, f"seconds, from 1 to {MAX_TTL_S}")
 
 
 def _read_v1(xargs: Mapping[str, Any], tenant: str) -> Wish:

@@ -58,12 +58,12 @@ class Text:
         return await self._tokenize(asked)
 
     async def bridge(self, request: Mapping[str, Any], role: str) -> list[int]:
-        """What of a longer chat comes after the text of its last message: the end of that turn, and
-        the new messages.
+        """What of a longer chat comes after the text of its last message.
 
-        A made-up message of that `role` stands for what the state has read; its text is found again
-        in the rendering, and what comes after it is the new text.
-        """  # noqa: D205
+        That is the end of that turn, and the new messages. A made-up message of that `role` stands
+        for what the state has read; its text is found again in the rendering, and what comes after
+        it is the new text.
+        """
         mark = "m" + secrets.token_hex(12)
         if role in _OPENING:
             # Templates tell of tools behind the chat's first words, which the state has read.

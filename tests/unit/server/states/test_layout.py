@@ -3,24 +3,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from state_config import small_config
 
 from rwkv_server.model import state_layout
-from rwkv_server.model.config import RWKV7Config
 from rwkv_server.states.layout import StateLayout
 
-CONFIG = RWKV7Config(
-    vocab_size=320,
-    hidden_size=128,
-    num_hidden_layers=3,
-    head_dim=64,
-    intermediate_size=512,
-    decay_low_rank_dim=8,
-    a_low_rank_dim=8,
-    v_low_rank_dim=8,
-    gate_low_rank_dim=8,
-    norm_eps=1e-5,
-    tie_word_embeddings=False,
-)
+CONFIG = small_config(2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
