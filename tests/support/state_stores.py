@@ -87,3 +87,11 @@ def make_record(ref: str, tenant: str = "default", **changes: object) -> Record:
         "epoch": "",
     }
     return Record.model_validate({**told, **changes})
+
+
+async def take_turn(store: StateStore, clock: Clock, ref: str, session: str = "s") -> None:
+    """A session's next turn, from its claim to its end, whose state is `ref`."""
+    head = await store.head("default", session)
+    claim = await store.claim("default", session, head, clock.now + 60)
+    await store.put(make_record(ref, session=session), ref.encode())
+    await store.end(claim, ref)

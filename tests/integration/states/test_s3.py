@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blobs_behaviour import BlobsBehaviour
+from heads_behaviour import HeadsBehaviour
+from removal_behaviour import RemovalBehaviour
 from state_stores import Clock, make_record, store_on
-from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
+from states_behaviour import StatesBehaviour
 
 from rwkv_server.preflight import s3
 from rwkv_server.states.errors import StateStoreUnavailable
@@ -42,6 +45,10 @@ class TestStates(StatesBehaviour):
 
 
 class TestHeads(HeadsBehaviour):
+    pass
+
+
+class TestRemoval(RemovalBehaviour):
     pass
 
 

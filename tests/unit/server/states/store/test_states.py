@@ -4,8 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from blobs_behaviour import BlobsBehaviour
+from heads_behaviour import HeadsBehaviour
+from removal_behaviour import RemovalBehaviour
 from state_stores import Clock, memory, volume
-from store_behaviour import BlobsBehaviour, HeadsBehaviour, StatesBehaviour
+from states_behaviour import StatesBehaviour
 from store_faults import PaperBlobs, PaperDisk
 
 from rwkv_server.states.store.blobs import Blobs
@@ -37,4 +40,8 @@ class TestStates(StatesBehaviour):
 
 
 class TestHeads(HeadsBehaviour):
+    pass
+
+
+class TestRemoval(RemovalBehaviour):
     pass
