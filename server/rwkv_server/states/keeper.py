@@ -50,6 +50,7 @@ class Keeper:
         self._clock = clock
         self._is_there = is_there
         self._task: asyncio.Task[None] | None = None
+        self._damaged: tuple[str, ...] = ()
 
     def start(self) -> None:
         """Begin; the first look is at once."""
@@ -67,11 +68,16 @@ class Keeper:
         if self._store.shared and await self._has_senior():
             counters.held.set(0)
             counters.held_bytes.set(0)
+            counters.damaged.set(0)
             return
         swept = await self._store.sweep(self._clock())
         counters.held.set(swept.held.states)
         counters.held_bytes.set(swept.held.nbytes)
         counters.expired.inc(swept.expired)
+        counters.damaged.set(len(swept.damaged))
+        for key in sorted({*swept.damaged}.difference(self._damaged)):
+            log.warning("%s of the state store can't be read; its state is in no list", key)
+        self._damaged = swept.damaged
 
     async def _run(self) -> None:
         while True:

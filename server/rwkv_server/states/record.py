@@ -102,5 +102,6 @@ def parse_record(content: bytes, ref: str) -> Record:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise StateCorrupt(
-            f"the record of state {ref} can't be read: {where}: {first['msg']}"
+            f"the record of state {ref} can't be read: {where}: {first['msg']}. If no later "
+            f"version wrote it, DELETE /v1/states/{ref} removes it."
         ) from None

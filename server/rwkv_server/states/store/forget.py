@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from rwkv_server.states.errors import SessionConflict, StateCorrupt
-from rwkv_server.states.store import headlog, layout, listing
+from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateError
+from rwkv_server.states.store import damaged, headlog, layout, listing
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.heads import SKEW_S, Claim, Heads
 from rwkv_server.states.store.records import Records, gathered
 
 _DEADLINE_S = 60.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Forgetting:
         Raises:
             SessionConflict: a turn is under way.
         """
-        await self._go_on(layout.forgetting(tenant, session))
+        await self._clear(layout.forgetting(tenant, session))
         head, claim = await self._heads.head(tenant, session), None
         if head is not None:
             deadline = self._clock() + _DEADLINE_S
@@ -69,13 +72,25 @@ class Forgetting:
 
     async def tenant(self, tenant: str) -> int:
         """Delete all that a tenant has; says how many states."""
-        await self._go_on(layout.forgetting(tenant, None))
+        await self._clear(layout.forgetting(tenant, None))
         return await self._begin(_Intent(tenant, None, self._clock()))
 
     async def go_on(self) -> None:
-        """Finish what was interrupted."""
+        """Finish what was interrupted; one that can't be finished now is no other's matter."""
         for blob in await self._blobs.list(layout.FORGET):
-            await self._go_on(blob.key)
+            try:
+                await self._go_on(blob.key)
+            except StateError as error:
+                log.warning("the erasure %s isn't finished: %s", blob.key, error.message)
+            except Exception:
+                log.exception("the erasure %s isn't finished", blob.key)
+
+    async def _clear(self, key: str) -> None:
+        """Finish an earlier erasure of the same; what it says doesn't matter if nobody can tell."""
+        try:
+            await self._go_on(key)
+        except StateCorrupt:
+            await self._blobs.delete(key)
 
     async def _begin(self, intent: _Intent) -> int:
         try:
@@ -90,7 +105,7 @@ class Forgetting:
 
     async def _go_on(self, key: str) -> None:
         try:
-            intent = _parse(await self._blobs.get(key))
+            intent = _parse(await self._blobs.get(key), key)
         except BlobMissing:
             return
         if intent.claim is not None:
@@ -130,7 +145,7 @@ class Forgetting:
 
     async def _remove(self, entry: listing.Entry, intent: _Intent) -> bool:
         try:
-            record = await self._records.of_entry(entry)
+            record = await self._records.committed_of_entry(entry)
         except StateCorrupt:
             return await self._remove_damaged(entry, intent)
         if record is None or record.created_at > intent.before:
@@ -146,15 +161,17 @@ class Forgetting:
             return False
         if entry.record.modified > intent.before + SKEW_S:
             return False
-        for blob in (entry.record, *(blob for _, blob in entry.others)):
-            await self._blobs.delete(blob.key)
+        await damaged.delete_entry(self._blobs, entry)
         return True
 
 
-def _parse(content: bytes) -> _Intent:
-    told = json.loads(content)
-    claim = told.pop("claim")
-    if claim is not None:
-        place, begun = headlog.Try(**claim.pop("place")), headlog.Begun(**claim.pop("begun"))
-        claim = Claim(place=place, begun=begun, **claim)
-    return _Intent(claim=claim, **told)
+def _parse(content: bytes, key: str) -> _Intent:
+    try:
+        told = json.loads(content)
+        claim = told.pop("claim")
+        if claim is not None:
+            place, begun = headlog.Try(**claim.pop("place")), headlog.Begun(**claim.pop("begun"))
+            claim = Claim(place=place, begun=begun, **claim)
+        return _Intent(claim=claim, **told)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StateCorrupt(f"{key} of the state store can't be read") from None

@@ -11,7 +11,7 @@ import json
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from rwkv_server.states.errors import StateExists, StateNotFound
+from rwkv_server.states.errors import StateCorrupt, StateExists, StateNotFound
 from rwkv_server.states.record import Record, parse_record
 from rwkv_server.states.store import layout, listing
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
@@ -66,17 +66,27 @@ class Records:
         return found
 
     async def of_entry(self, entry: listing.Entry) -> Record | None:
-        """The record of a listing's entry, with the expiry that counts; None if it has gone."""
+        """The record of a listing's entry, with the expiry that counts; None if it has gone.
+
+        Raises:
+            StateCorrupt: it can't be read.
+        """
+        record = await self.committed_of_entry(entry)
+        expiry = None if record is None else entry.expiry(layout.stamp(record))
+        try:
+            if record is None or expiry is None:
+                return record
+            return await self._with_expiry(record, expiry)
+        except StateNotFound:
+            return None
+
+    async def committed_of_entry(self, entry: listing.Entry) -> Record | None:
+        """As `of_entry`, as it was committed."""
         if entry.record is None:
             return None
         try:
-            record = parse_record(await self._blobs.get(entry.record.key), entry.name)
+            return parse_record(await self._blobs.get(entry.record.key), entry.name)
         except BlobMissing:
-            return None
-        expiry = entry.expiry(layout.stamp(record))
-        try:
-            return record if expiry is None else await self._with_expiry(record, expiry)
-        except StateNotFound:
             return None
 
     async def touch(self, record: Record, expires_at: float | None) -> Record:
@@ -146,4 +156,8 @@ class Records:
             content = await self._blobs.get(expiry.key)
         except BlobMissing:
             raise StateNotFound(f"there is no state {record.ref!r}") from None
-        return record.model_copy(update={"expires_at": json.loads(content)["expires_at"]})
+        try:
+            expires_at = json.loads(content)["expires_at"]
+        except (ValueError, KeyError, TypeError):
+            raise StateCorrupt(f"{expiry.key} of the state store can't be read") from None
+        return record.model_copy(update={"expires_at": expires_at})

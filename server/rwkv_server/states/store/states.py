@@ -20,7 +20,7 @@ from rwkv_server.states.errors import (
     StateNotFound,
 )
 from rwkv_server.states.record import Record, dump_record
-from rwkv_server.states.store import layout, pages
+from rwkv_server.states.store import damaged, layout, pages
 from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.epoch import read_epoch
 from rwkv_server.states.store.forget import Forgetting
@@ -128,6 +128,8 @@ class StateStore:
                 found = await self.records.committed(record.tenant, record.ref)
             except StateNotFound:
                 continue  # deleted just now
+            except StateCorrupt:
+                break
             if layout.stamp(found) == layout.stamp(record):
                 return  # our own, of an earlier try
             break
@@ -135,7 +137,7 @@ class StateStore:
         raise _taken(record.ref)
 
     async def check_free(self, tenant: str, ref: str) -> None:
-        """Refuse a name that a state has; one that has expired has it until a sweep took it.
+        """Refuse a name that a state has, also one that can't be read, or that no sweep took yet.
 
         Raises:
             StateExists
@@ -144,6 +146,8 @@ class StateStore:
             await self.records.committed(tenant, ref)
         except StateNotFound:
             return
+        except StateCorrupt:
+            pass
         raise _taken(ref)
 
     async def get(self, tenant: str, ref: str) -> Record:
@@ -193,7 +197,7 @@ class StateStore:
         )
 
     async def delete(self, tenant: str, ref: str) -> None:
-        """Delete a state and all that lies beside it.
+        """Delete a state and all that lies beside it, also one whose record can't be read.
 
         Raises:
             StateExpired, StateLost, StateNotFound: as `get`, but for one that is still there.
@@ -204,7 +208,10 @@ class StateStore:
         except StateNotFound:
             await self._say_why(tenant, ref)
             raise
-        await self.records.remove(record)
+        except StateCorrupt:
+            await damaged.delete(self.blobs, tenant, ref)
+        else:
+            await self.records.remove(record)
         self.quota.recount(tenant)
 
     async def touch(self, tenant: str, ref: str, expires_at: float | None) -> Record:

@@ -7,7 +7,7 @@ gives up after seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateNotFound
 from rwkv_server.states.record import Record
@@ -36,11 +36,13 @@ class Swept:
         held: what is stored now, of all tenants.
         expired: states that went.
         leftovers: files that belonged to nothing.
+        damaged: keys of records that can't be read; they stay until somebody deletes them.
     """
 
     held: Usage
     expired: int
     leftovers: int
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,14 @@ class _Known:
     ref: str
     tenant: str
     expires_at: float | None
+
+
+@dataclass
+class _Seen:
+    """What a sweep has come across so far."""
+
+    known: dict[tuple[str, float], _Known] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
 
 
 class Sweeper:
@@ -91,32 +101,31 @@ class Sweeper:
         for blob in await self._blobs.list(""):
             tenants.setdefault(blob.key.partition("/")[0], []).append(blob)
         states = nbytes = expired = 0
-        known: dict[tuple[str, float], _Known] = {}
+        seen = _Seen()
         for blobs in tenants.values():
             nbytes += sum(blob.size for blob in blobs)
             entries = listing.entries(blobs)
-            done = await gathered([self._sweep_entry(entry, now, known) for entry in entries])
+            done = await gathered([self._sweep_entry(entry, now, seen) for entry in entries])
             gone = sum(went for went, _ in done)
             expired += gone
             leftovers += sum(dropped for _, dropped in done)
             states += sum(entry.record is not None for entry in entries) - gone
             await self._sweep_logs(blobs, now)
-        self._known = known
-        return Swept(Usage(states, nbytes), expired, leftovers)
+        self._known = seen.known
+        return Swept(Usage(states, nbytes), expired, leftovers, tuple(sorted(seen.damaged)))
 
-    async def _sweep_entry(
-        self, entry: listing.Entry, now: float, known: dict[tuple[str, float], _Known]
-    ) -> tuple[bool, int]:
+    async def _sweep_entry(self, entry: listing.Entry, now: float, seen: _Seen) -> tuple[bool, int]:
         try:
             record = await self._known_record(entry)
         except StateCorrupt:
+            seen.damaged += [] if entry.record is None else [entry.record.key]
             return False, 0  # it and what it may refer to stay, for somebody to look at
         if record is None and entry.record is not None:
             return False, 0  # it went meanwhile
         if record is not None and await self._expire(entry, record, now):
             return True, 0
         if record is not None and entry.record is not None:
-            known[entry.record.key, entry.record.modified] = record
+            seen.known[entry.record.key, entry.record.modified] = record
         useless = [
             blob.key
             for key, blob in entry.others
@@ -141,7 +150,7 @@ class Sweeper:
             return False
         try:
             record: Record = await self._records.effective(known.tenant, known.ref)
-        except StateNotFound:
+        except (StateNotFound, StateCorrupt):
             return False
         if not record.has_expired(now - GRACE_S):
             return False  # touched meanwhile
@@ -160,8 +169,6 @@ class Sweeper:
                 await self._sweep_old_log(folder, log, now)
 
     async def _sweep_old_log(self, folder: str, log: list[Blob], now: float) -> None:
-        if await self._heads.drop_forgotten(folder, [blob.key for blob in log]):
-            return
         states = layout.states_beside(folder)
 
         async def is_there(ref: str) -> bool:
@@ -174,9 +181,11 @@ class Sweeper:
             return True
 
         try:
+            if await self._heads.drop_forgotten(folder, [blob.key for blob in log]):
+                return
             await self._heads.forget_dead(folder, is_there, now + LEFTOVER_S)
-        except SessionConflict:
-            pass  # it lives
+        except (SessionConflict, StateCorrupt):
+            pass  # it lives, or nobody can tell
 
 
 def _is_useless(
