@@ -28,6 +28,7 @@ KEY = "internal"
 LAYOUT = StateLayout.of(model_files.config(), "float32")
 LIMITS = Limits(vocabulary=12, max_model_len=32)
 DAY = 86400.0
+BINARY = {"content-type": "application/octet-stream"}
 
 
 class NoTier:
@@ -163,3 +164,23 @@ def client(engine: Engine, tenant: str = "default", host: str = "10.0.0.5") -> h
     headers = {"authorization": f"Bearer {KEY}", "x-rwkv-tenant": tenant}
     transport = httpx.ASGITransport(engine.app, client=(host, 1))
     return httpx.AsyncClient(transport=transport, base_url="http://engine", headers=headers)
+
+
+async def make(http: httpx.AsyncClient, text: str = "hello", **more: Any) -> dict[str, Any]:
+    """A new state of a text."""
+    answer = await http.post("/v1/states", json={"text": text, **more})
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+async def export(http: httpx.AsyncClient, ref: str) -> bytes:
+    """A state's file."""
+    answer = await http.get(f"/v1/states/{ref}/content")
+    assert answer.status_code == 200
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    return answer.content
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    """An answer's status and its error's code."""
+    return answer.status_code, answer.json()["error"]["code"]

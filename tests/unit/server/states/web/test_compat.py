@@ -41,17 +41,6 @@ class Client:
 
 
 @pytest.fixture
-async def engine():
-    return (await state_app.start())[0]
-
-
-@pytest.fixture
-async def http(engine):
-    async with state_app.client(engine) as client:
-        yield client
-
-
-@pytest.fixture
 def old(http):
     return Client(http)
 

@@ -8,31 +8,11 @@ import httpx
 import pytest
 import state_app
 from safetensors.numpy import load, save
+from state_app import BINARY, error, make
 
 from rwkv_server.states import exports
 
 NAMES = "a_b a-b a.b a:b aB ab a0 A Z a_ a- a a.x b_1 b1 b:1".split()
-
-
-@pytest.fixture
-async def engine():
-    return (await state_app.start())[0]
-
-
-@pytest.fixture
-async def http(engine):
-    async with state_app.client(engine) as client:
-        yield client
-
-
-async def make(http, **body):
-    answer = await http.post("/v1/states", json={"text": "hello", **body})
-    assert answer.status_code == 201, answer.text
-    return answer.json()["ref"]
-
-
-def error(answer):
-    return answer.status_code, answer.json()["error"]["code"]
 
 
 async def test_the_name_of_an_expired_state_is_free_once_it_is_deleted(engine, http):
@@ -62,21 +42,20 @@ async def test_pages_have_each_name_once(http, limit):
 
 
 async def test_a_state_without_an_answer_is_no_response(http):
-    ref = await make(http)
+    ref = (await make(http))["ref"]
     assert error(await http.delete(f"/v1/responses/{ref}")) == (404, "state_not_found")
     assert (await http.get(f"/v1/states/{ref}")).status_code == 200
 
 
 async def test_no_more_pending_tokens_than_a_turn_has_room_for(http):
-    ref = await make(http)
+    ref = (await make(http))["ref"]
     file = (await http.get(f"/v1/states/{ref}/content")).content
     start = 8 + int.from_bytes(file[:8], "little")
     record = json.loads(json.loads(file[8:start])["__metadata__"][exports.RECORD])
     for pending, role, status in [(30, None, 422), (29, None, 201), (0, 7, 422), (0, "user", 201)]:
         changed = {**record, "pending": [1] * pending, "last_role": role}
         content = save(load(file), {exports.RECORD: json.dumps(changed)})
-        raw = {"content-type": "application/octet-stream"}
-        answer = await http.post("/v1/states", content=content, headers=raw)
+        answer = await http.post("/v1/states", content=content, headers=BINARY)
         assert answer.status_code == status, (pending, role, answer.text)
 
 
