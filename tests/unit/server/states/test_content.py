@@ -148,7 +148,7 @@ def test_a_changed_file_is_refused_or_still_whole(where: int, new: bytes) -> Non
         assert into == bytes(LAYOUT.nbytes), "nothing is copied from a file that is refused"
 
 
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, -np.nan])
 @pytest.mark.parametrize("name", ["layers.0.wkv", "layers.0.ffn_shift", "layers.0.att_shift"])
 def test_infinities_and_nans(bad: float, name: str) -> None:
     slot = bytearray(LAYOUT.nbytes)
@@ -166,4 +166,6 @@ def test_large_and_small_numbers_are_finite() -> None:
     slot = bytearray(LAYOUT.nbytes)
     numbers = np.array([3.4e38, -3.4e38, 1e-45, -0.0], dtype=np.float32).tobytes()
     slot[8:24] = numbers
+    slot[:8] = np.array([0x7F7F, 0xFF7F, 1, 0x8000], dtype=np.uint16).tobytes()
+    slot[24:] = np.array([65504, -65504, 6e-8, -0.0], dtype=np.float16).tobytes()
     check_finite(LAYOUT, memoryview(slot))
