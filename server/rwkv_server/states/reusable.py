@@ -9,22 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Fields that look at the prompt, and the values that don't.
+from rwkv_server.states import wishes
+
+# Fields that look at the prompt, and the values that don't: those refused beside a state, and more.
 _LOOKING: Mapping[str, tuple[object, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "use_beam_search": (False,),
-    "echo": (False,),
-    "prompt_logprobs": (),
-    "prompt_embeds": (),
+    **wishes.REFUSED,
     "suffix": ("",),
-    "truncate_prompt_tokens": (),
     "truncation": ("disabled",),
-    "return_token_ids": (False,),
-    "return_prompt_text": (False,),
     "enable_response_messages": (False,),
-    "continue_final_message": (False,),
-    "background": (False,),
     "repetition_penalty": (1,),  # counts the prompt's tokens
     "thinking_token_budget": (),  # looks there for where the thought began
 }

@@ -21,7 +21,7 @@ MAX_TTL_S = 10 * 365 * 86400
 
 _FIELDS = frozenset({"ref", "save", "ttl_s", "session"})
 # What a request may not have beside a state, and the values that change nothing.
-_REFUSED: Mapping[str, tuple[object, ...]] = {
+REFUSED: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
     "best_of": (1,),
     "use_beam_search": (False,),
@@ -118,7 +118,7 @@ def check_options(request: Mapping[str, Any]) -> None:
     Raises:
         StateUnsupportedOption: naming the first such field.
     """
-    for name, harmless in _REFUSED.items():
+    for name, harmless in REFUSED.items():
         value = request.get(name)
         if value is not None and value not in harmless:
             raise StateUnsupportedOption(
