@@ -124,10 +124,11 @@ class Automatic:
 
     def remember(self, turn: Turn, ended: Ended | None) -> None:
         """Keep the snapshot of the turn's prompt, if the engine has made it."""
-        if turn.whole and turn.wish.remember and turn.prompt is not None:
+        wish = turn.wish
+        if turn.whole and wish.remember and turn.prompt is not None and not turn.erased:
             if ended is not None and _has_read(ended, turn):
                 slot, turn.prompt = turn.prompt, None
-                self._prefixes.keep(turn.wish.tenant, turn.whole, slot, turn.found)
+                self._prefixes.keep(wish.tenant, turn.whole, slot, turn.found, durable=wish.durable)
         coming = self._coming.pop(turn.id, None)
         if coming is not None:
             coming[1].set()

@@ -35,7 +35,7 @@ class Prefixes:
     """All tenants' snapshots of prefixes in this engine's memory.
 
     Attributes:
-        on_keep: is told of each that is kept, and which other one it makes less useful.
+        on_keep: is told of each that may go to the store, and which other one it makes less useful.
     """
 
     def __init__(self, index: PrefixIndex, hot: HotTier) -> None:
@@ -59,7 +59,15 @@ class Prefixes:
         """Whether there is a snapshot of exactly these tokens."""
         return self._hot.has(hot_key(self._index.name(tenant, tokens)))
 
-    def keep(self, tenant: str, tokens: Sequence[int], slot: Slot, came_from: Found | None) -> None:
+    def keep(
+        self,
+        tenant: str,
+        tokens: Sequence[int],
+        slot: Slot,
+        came_from: Found | None,
+        *,
+        durable: bool = True,
+    ) -> None:
         """Remember that `slot` has what the model holds after `tokens`; gives its pin back.
 
         A conversation that went on needs its last two: one to go on from, one should the last
@@ -73,7 +81,7 @@ class Prefixes:
         older = None if came_from is None else came_from.older
         if older is not None:
             self._hot.demote(hot_key(older))
-        if self.on_keep is not None:
+        if durable and self.on_keep is not None:
             self.on_keep(tenant, prefix, older)
 
     def longest(self, tenant: str, tokens: Sequence[int]) -> int:

@@ -192,9 +192,10 @@ class SavedStates:
 
     async def forget_here(self, tenant: str, session: str | None) -> int:
         """What `forget` does, on this engine's store."""
-        await self._memory.forget_prefixes(tenant)
         if session is None:
             self._memory.erase_turns(tenant)
+        await self._memory.forget_prefixes(tenant)
+        if session is None:
             erased = await self.store.forget_tenant(tenant)
             self._memory.erase_turns(tenant)  # those, too, that read their state before it went
         else:

@@ -54,6 +54,7 @@ class Wish:
         dialect: how the answer is to tell it, "none" for not at all.
         reuse: whether a snapshot of the text's beginning may stand for it.
         remember: whether one is left for longer texts.
+        durable: whether what is left may go to the store, where nothing but its time ends it.
         last_role: whose message the text ends with, if it is messages that nobody answers.
     """
 
@@ -68,6 +69,7 @@ class Wish:
     made: str | None = None
     reuse: bool = False
     remember: bool = False
+    durable: bool = False
     last_role: str | None = None
 
 

@@ -44,7 +44,8 @@ class Desk:
     def with_reuse(self, wish: Wish, request: Mapping[str, Any]) -> Wish:
         """The wish of a new text, which may begin with what an earlier one has left.
 
-        A session leaves nothing: it can be erased by its name, and a beginning has none.
+        What is saved can be erased by its name, and a beginning has none: that stays in memory, and
+        a session leaves nothing.
         """
         if self.unasked is None or wish.ref is not None or not self.unasked.may_reuse(request):
             return wish

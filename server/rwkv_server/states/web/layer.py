@@ -127,7 +127,7 @@ class StateLayer:
         tools = bool(exchange.request.get("tools"))  # vLLM words them otherwise than we do
         if tools or desk.unasked is None or not desk.unasked.may_reuse(exchange.request):
             return False
-        wanted = unasked_wish(wishes.read_tenant(headers))
+        wanted = unasked_wish(exchange.request, wishes.read_tenant(headers))
         return await desk.responses.serve(exchange, wanted)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -75,9 +75,10 @@ def read_response_wish(
     return ResponseWish(wish, keep, insists, previous)
 
 
-def unasked_wish(tenant: str) -> ResponseWish:
+def unasked_wish(request: Mapping[str, Any], tenant: str) -> ResponseWish:
     """Of a Response that may go on from a beginning all the same."""
-    wish = Wish(tenant, dialect="none", reuse=True, remember=True)
+    durable = request.get("store") is not False
+    wish = Wish(tenant, dialect="none", reuse=True, remember=True, durable=durable)
     return ResponseWish(wish, False, False, None)
 
 

@@ -65,7 +65,7 @@ class Unasked:
         return True
 
     async def _begin(self, exchange: Exchange, tenant: str) -> Turn:
-        wish = Wish(tenant, dialect="none", reuse=True, remember=True)
+        wish = Wish(tenant, dialect="none", reuse=True, remember=True, durable=True)
         if exchange.path == COMPLETIONS:
             tokens = await text.completion_tokens(exchange.text, exchange.request, None)
             return await self._turns.begin(wish, Parent(None), tokens)
