@@ -105,6 +105,21 @@ class HeadsBehaviour:
             await killed.end(claim, "r0")
         assert await other.head("default", "s") == Head(1, "r1", False)
 
+    async def test_a_session_isnt_busy_for_a_turn_that_is_dead(
+        self, blobs: Blobs, clock: Clock
+    ) -> None:
+        killed, after, other = (
+            store_on(blobs, clock, ordinal=ordinal, seed=seed)
+            for ordinal, seed in ((2, 1), (2, 2), (3, 3))
+        )
+        await take_turn(killed, clock, "r1")
+        head = await killed.head("default", "s")
+        await killed.claim("default", "s", head, clock.now + 60)
+        for store, busy in ((killed, True), (after, False), (other, True)):
+            assert await store.head("default", "s") == Head(1, "r1", busy)
+        clock.now += 70
+        assert await other.head("default", "s") == Head(1, "r1", False)
+
     async def test_a_turn_of_another_engine_outlives_the_one_with_the_log(
         self, blobs: Blobs, clock: Clock
     ) -> None:

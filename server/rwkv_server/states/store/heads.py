@@ -28,7 +28,7 @@ class Head:
     Attributes:
         turn: how many turns it had; tells one head from another.
         ref: the state that the last one led to.
-        busy: whether a turn has begun and not ended, as far as the log says.
+        busy: whether a turn is under way, as far as this engine can tell.
     """
 
     turn: int
@@ -196,8 +196,11 @@ class Heads:
             if ended.outcome == "forgotten":
                 return None
             if ended.outcome == "committed" and ended.ref is not None:
-                return Head(place.turn, ended.ref, log.open is not None)
+                return Head(place.turn, ended.ref, await self._is_busy(folder, log.open))
         return None
+
+    async def _is_busy(self, folder: str, place: Try | None) -> bool:
+        return place is not None and self._time_left(await self._begun(folder, place)) > 0
 
     async def _next_place(self, folder: str, session: str, log: Log) -> tuple[Try, Log]:
         """Where the next turn goes, and the log as it is then, without it."""
@@ -211,8 +214,8 @@ class Heads:
 
     async def _take_over(self, folder: str, session: str, place: Try) -> None:
         begun = await self._begun(folder, place)
-        left = begun.deadline + SKEW_S - self._clock()
-        if left > 0 and not self._was_killed(begun):
+        left = self._time_left(begun)
+        if left > 0:
             raise SessionConflict(
                 f"another turn of session {session!r} is under way; wait for it, or fork the state",
                 retry_after_s=max(1, min(60, round(left))),
@@ -223,8 +226,11 @@ class Heads:
             if (await self._ended(folder, place)).outcome != "aborted":
                 raise SessionConflict(_faster(session)) from None
 
-    def _was_killed(self, begun: Begun) -> bool:
-        return begun.ordinal == self._ordinal and begun.process != self._process
+    def _time_left(self, begun: Begun) -> float:
+        """For how long the turn may live, in seconds."""
+        if begun.ordinal == self._ordinal and begun.process != self._process:
+            return 0.0  # an earlier process of this engine was killed
+        return begun.deadline + SKEW_S - self._clock()
 
     async def _log(self, folder: str) -> Log:
         return headlog.parse_log(blob.key for blob in await self._blobs.list(folder))
