@@ -91,6 +91,9 @@ class Peers(ports.Peers, Protocol):
     async def forget(self, tenant: str, session: str | None, /) -> int:
         """Erase a session, or everything, on each; how many states there were."""
 
+    async def drop_turns(self, tenant: str, /) -> None:
+        """Have each keep nothing of a tenant that is under way."""
+
     async def session(self, tenant: str, session: str, /) -> dict[str, Any] | None:
         """What the engine with that session says of it."""
 

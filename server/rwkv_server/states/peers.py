@@ -1,12 +1,14 @@
 """What other engines of the deployment hold, asked over their internal routes with their key.
 
-For stores that only one pod reads. What a peer answers is believed as far as its own store would
-be: the engine that holds a state is the one that knows whether it was lost, expired or never was.
+For stores that only one pod reads, and for what is under way. What a peer answers is believed as
+far as its own store would be: the engine that holds a state is the one that knows whether it was
+lost, expired or never was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import math
 import socket
@@ -39,6 +41,10 @@ _BY_CODE = {(kind.status, kind.code): kind for kind in StateError.__subclasses__
 
 class NoEngine(StateStoreUnavailable):
     """No pod has that ordinal now."""
+
+
+class NotServing(StateStoreUnavailable):
+    """A pod has that ordinal, and no engine runs in it."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,19 @@ class HttpPeers:
         self._check_complete(answers)
         return sum(answer for answer in answers if isinstance(answer, int))
 
+    async def drop_turns(self, tenant: str) -> None:
+        """Have each other engine keep nothing of a tenant that is under way there.
+
+        Raises:
+            StateStoreUnavailable: one doesn't answer. One that doesn't run has nothing under way.
+        """
+
+        async def ask(ordinal: int) -> None:
+            with contextlib.suppress(NotServing):
+                await self._send("DELETE", ordinal, "turns", tenant)
+
+        self._check_complete(await self._all(ask))
+
     async def _all(self, ask: Callable[[int], Awaitable[object]]) -> list[Any]:
         """What each other engine says, or how asking it failed."""
         return await asyncio.gather(*map(ask, self._addresses.others), return_exceptions=True)
@@ -238,8 +257,7 @@ class HttpPeers:
                 method, url, headers=headers, timeout=TIMEOUT, **more
             )
         except httpx.HTTPError as error:
-            kind = NoEngine if _has_no_name(error) else StateStoreUnavailable
-            raise kind(
+            raise _kind_of(error)(
                 f"engine {ordinal} can't be reached ({type(error).__name__}); what it holds is "
                 "safe, try again",
                 retry_after_s=RETRY_AFTER_S,
@@ -250,12 +268,14 @@ class HttpPeers:
         return answer
 
 
-def _has_no_name(error: BaseException | None) -> bool:
+def _kind_of(error: BaseException | None) -> type[StateStoreUnavailable]:
     while error is not None:
-        if isinstance(error, socket.gaierror):
-            return error.errno in _NO_NAME
+        if isinstance(error, socket.gaierror) and error.errno in _NO_NAME:
+            return NoEngine
+        if isinstance(error, ConnectionRefusedError):
+            return NotServing
         error = error.__cause__ or error.__context__
-    return False
+    return StateStoreUnavailable
 
 
 def _error_of(answer: httpx.Response) -> StateError:

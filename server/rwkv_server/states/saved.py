@@ -13,6 +13,7 @@ from typing import Any
 from rwkv_server.states import content as files
 from rwkv_server.states import exports, refs, uploads
 from rwkv_server.states.claims import Claims
+from rwkv_server.states.erasures import Erasures
 from rwkv_server.states.errors import (
     StateForbidden,
     StateInUse,
@@ -53,6 +54,7 @@ class SavedStates:
         self._memory, self._peers, self._prefill = parts.memory, parts.peers, parts.prefill
         self._clock, self._random_bytes = clock, random_bytes
         self.claims = Claims(parts.store, clock)
+        self.erasures = Erasures(parts)
         self._importing = asyncio.Semaphore(IMPORTS)
 
     @property
@@ -185,23 +187,7 @@ class SavedStates:
             self._refuse_when_open("erased all at once")
         else:
             refs.check_id(session, "session")
-        erased = await self.forget_here(tenant, session)
-        if not self.store.shared:
-            erased += await self._peers.forget(tenant, session)
-        return erased
-
-    async def forget_here(self, tenant: str, session: str | None) -> int:
-        """What `forget` does, on this engine's store."""
-        if session is None:
-            self._memory.erase_turns(tenant)
-        await self._memory.forget_prefixes(tenant)
-        if session is None:
-            erased = await self.store.forget_tenant(tenant)
-            self._memory.erase_turns(tenant)  # those, too, that read their state before it went
-        else:
-            erased = await self.store.forget_session(tenant, session)
-        self._memory.forget_all(tenant)
-        return erased
+        return await self.erasures.everywhere(tenant, session)
 
     async def session(self, tenant: str, session: str) -> dict[str, Any]:
         """Where a session is: its head and how many turns it had.

@@ -49,6 +49,7 @@ STATES: dict[str, tuple[tuple[str, ...], Access]] = {
     "/internal/states": (("GET", "DELETE"), Access.KEY),
     "/internal/states/{ref}": (("GET",), Access.KEY),
     "/internal/states/{ref}/content": (("GET",), Access.KEY),
+    "/internal/turns": (("DELETE",), Access.KEY),
     "/internal/sessions/{id}": (("GET",), Access.KEY),
     "/internal/sessions/{id}/claim": (("POST",), Access.KEY),
     "/internal/sessions/{id}/end": (("POST",), Access.KEY),

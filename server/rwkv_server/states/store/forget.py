@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateError
 from rwkv_server.states.store import damaged, headlog, layout, listing
@@ -101,7 +101,8 @@ class Forgetting:
             ) from None
         if intent.claim is not None:
             await self._heads.forget(intent.claim)
-        return await self._finish(intent)
+        # What is there now was made before this ends, whatever its maker's clock says.
+        return await self._finish(replace(intent, before=intent.before + SKEW_S))
 
     async def _go_on(self, key: str) -> None:
         try:

@@ -37,7 +37,12 @@ def build_router(saved: SavedStates, flush: Flush) -> APIRouter:
 
     @router.delete("/states")
     async def forget(request: Request, session: str | None = None) -> dict[str, int]:
-        return {"erased": await saved.forget_here(reading.tenant_of(request), session)}
+        return {"erased": await saved.erasures.here(reading.tenant_of(request), session)}
+
+    @router.delete("/turns")
+    async def drop_turns(request: Request) -> dict[str, str]:
+        await saved.erasures.drop_turns(reading.tenant_of(request))
+        return {}
 
     @router.get("/states/{ref}")
     async def show(request: Request, ref: str) -> Response:

@@ -21,6 +21,7 @@ from rwkv_server.web.errors import Refusal
         ("POST", "/v1/rwkv/state/a/clone", routes.Access.KEY),
         ("GET", "/v1/responses/resp_p0-a1b2c3d4-x", routes.Access.KEY),
         ("GET", "/internal/states/x", routes.Access.KEY),
+        ("DELETE", "/internal/turns", routes.Access.KEY),
         ("POST", "/internal/flush", routes.Access.LOOPBACK),
         ("GET", "/health", routes.Access.LOOPBACK),
         ("GET", "/metrics", routes.Access.LOOPBACK),

@@ -46,7 +46,7 @@ def requests(ref):
 async def test_every_route_that_names_a_state_is_walked():
     named = {path for path in routes.STATES if "{" in path}
     assert {re.sub(r"\{\w+\}", "x", path) for path in named} == {p for _, p, _ in requests("x")}
-    lists = {"/v1/states", "/internal/states", "/v1/rwkv/state/upload"}
+    lists = {"/v1/states", "/internal/states", "/internal/turns", "/v1/rwkv/state/upload"}
     assert set(routes.STATES) == named | OTHERS | lists
 
 
