@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import engine_config
@@ -28,7 +30,14 @@ def free_port() -> int:
 class ServerProcess:
     """One running parent, its files in `folder`, its ports its own."""
 
-    def __init__(self, folder: Path, model: Path, path: str = "", **fields: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: Path,
+        path: str = "",
+        variables: Mapping[str, str] = MappingProxyType({}),
+        **fields: Any,
+    ) -> None:
         """Write the config and start; `path` is searched for modules before all else."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "state").mkdir(exist_ok=True)
@@ -50,6 +59,7 @@ class ServerProcess:
         self._env["PYTHONPATH"] = os.pathsep.join(filter(None, [path, str(SERVER)]))
         # As in the image: nothing can be compiled, and nothing compiled before is found.
         self._env |= {"CXX": "no-compiler", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+        self._env |= variables
         with self.log.open("wb") as log:
             arguments = ["--termination-log", str(self.termination)]
             self.process = subprocess.Popen(
@@ -111,17 +121,7 @@ class ServerProcess:
 
     def family(self) -> set[int]:
         """The parent's and all its descendants' process ids."""
-        parents = {}
-        for status in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = status.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(status.parent.name)] = int(fields[1])
-        found = {self.process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        return found
+        return family(self.process.pid)
 
     def stop(self) -> None:
         """Kill it with everything it started; tests that want a good end ask for it before."""
@@ -134,6 +134,21 @@ class ServerProcess:
         # A pod's shared memory goes with it.
         for path in Path("/dev/shm").glob(f"rwkv-states-{self.port}*"):
             path.unlink(missing_ok=True)
+
+
+def family(pid: int) -> set[int]:
+    """The ids of a process and all its descendants."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(status.parent.name)] = int(fields[1])
+    found = {pid}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def alive(pids: set[int]) -> set[int]:

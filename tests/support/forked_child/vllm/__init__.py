@@ -1,0 +1,1 @@
+"""See `api_server`."""
