@@ -103,7 +103,7 @@ class Loader:
             file = await self._store.content(record)
         else:
             file = await peers.content(record.tenant, record)
-        await asyncio.to_thread(content.from_safetensors, self._layout, file, room.view)
+        await fill(self._layout, file, room)
         self._hot.keep(key, room)
         slot = self._hot.pin(key)
         if slot is None:
@@ -116,6 +116,23 @@ class Loader:
         if self._store.shared or home is None or home.ordinal == self._ordinal:
             return None
         return self._peers
+
+
+async def fill(layout: StateLayout, file: bytes, slot: Slot) -> None:
+    """Put a file's tensors into a slot.
+
+    A thread can't be stopped: who is cancelled waits for it, and then gives the slot back.
+
+    Raises:
+        StateCorrupt, StateIncompatible
+    """
+    copy = asyncio.ensure_future(
+        asyncio.to_thread(content.from_safetensors, layout, file, slot.view)
+    )
+    try:
+        await asyncio.shield(copy)
+    finally:
+        await asyncio.wait({copy})
 
 
 async def check_name(store: Store, tenant: str, name: str) -> None:

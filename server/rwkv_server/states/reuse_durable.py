@@ -28,6 +28,7 @@ from rwkv_server.states.errors import (
 )
 from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout
+from rwkv_server.states.loading import fill
 from rwkv_server.states.patience import Patience
 from rwkv_server.states.ports import Store
 from rwkv_server.states.prefixes import Prefixes, hot_key
@@ -140,7 +141,7 @@ class WriteBehind:
         file = await self._shelf.store.content(record)
         (slot,) = await self._shelf.hot.acquire(1, 0)
         try:
-            await asyncio.to_thread(content.from_safetensors, self._shelf.layout, file, slot.view)
+            await fill(self._shelf.layout, file, slot)
         except BaseException:
             self._shelf.hot.release(slot)
             raise
