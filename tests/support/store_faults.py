@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from rwkv_server.states.errors import StateStoreUnavailable
-from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
+from rwkv_server.states.held import Content, Piece
+from rwkv_server.states.store.blobs import (
+    Blob,
+    BlobExists,
+    BlobMissing,
+    Blobs,
+    Describe,
+    commit_in_turn,
+)
 from rwkv_server.states.store.disk import File
 
 T = TypeVar("T")
@@ -29,6 +37,9 @@ class PaperBlobs:
 
     blobs: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        await commit_in_turn(self, data, describe)
 
     async def create(self, key: str, content: bytes) -> None:
         if key in self.blobs:
@@ -61,6 +72,9 @@ class FaultyBlobs:
     how: How = "refused"
     calls: int = 0
     dead: bool = False
+
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        await commit_in_turn(self, data, describe)
 
     async def create(self, key: str, content: bytes) -> None:
         await self._call(lambda: self.inner.create(key, content))
@@ -160,7 +174,8 @@ class PaperDisk:
         self._begin("make_folder")
         self._add(path, None)
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, *pieces: Piece) -> None:
+        content = b"".join(pieces)
         self._begin("write")
         node = _Inode(b"")
         self._add(path, node)

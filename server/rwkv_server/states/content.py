@@ -32,11 +32,16 @@ _INFINITIES: dict[str, tuple[np.signedinteger[Any], np.unsignedinteger[Any]]] = 
 
 def to_safetensors(layout: StateLayout, slot: memoryview, metadata: Mapping[str, str]) -> bytes:
     """The file of a slot's snapshot."""
+    return b"".join((make_header(layout, metadata), slot))
+
+
+def make_header(layout: StateLayout, metadata: Mapping[str, str]) -> bytes:
+    """What comes before a slot's bytes in the file of its snapshot."""
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     header |= {tensor.name: _entry(tensor) for tensor in layout.tensors}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    return b"".join((_LENGTH.pack(len(text)), text, slot))
+    return _LENGTH.pack(len(text)) + text
 
 
 def _entry(tensor: TensorSpec) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict, deque
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,16 @@ class HotTier:
         for slot in self._slots.values():
             slot.view.release()
         self._file.close()
+
+    def hold(self, slot: Slot) -> AbstractContextManager[memoryview]:
+        """The slot's bytes, which nobody else is given inside the block, even once it's unpinned.
+
+        For a thread that nobody may wait for to the end.
+
+        Raises:
+            SlotError: it was given to somebody already.
+        """
+        return self._file.hold_apart(slot.lease)
 
     async def acquire(self, count: int, timeout_s: float) -> list[Slot]:
         """Pin `count` slots of no particular content, all or none; first come, first served.

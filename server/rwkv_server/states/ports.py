@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from rwkv_server.states.held import Content
 from rwkv_server.states.record import Record
 
 
@@ -69,7 +70,7 @@ class Store(Protocol):
     async def content(self, record: Record, /) -> bytes:
         """A snapshot's file; StateCorrupt."""
 
-    async def put(self, record: Record, content: bytes, /) -> Record:
+    async def put(self, record: Record, content: bytes | Content, /) -> Record:
         """Commit; StateExists, StateQuota, StateStoreFull."""
 
     async def delete(self, tenant: str, ref: str, /) -> None:

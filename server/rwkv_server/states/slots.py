@@ -110,9 +110,10 @@ class SlotFile:
             raise
 
     def close(self) -> None:
-        """Give the mapping and the locks back; views of slots must be gone by then."""
+        """Give the mapping and the locks back."""
         self._bytes.release()
-        self._map.close()
+        with contextlib.suppress(BufferError):  # a thread that hangs still has a slot's bytes
+            self._map.close()
         os.close(self._descriptor)
 
     def populate(self) -> None:
@@ -131,24 +132,39 @@ class SlotFile:
 
     def renew(self, index: int, tag: int) -> bool:
         """Give the slot a new lease; False if somebody still copies."""
-        if not self._lock(fcntl.F_WRLCK, index):
+        if not _lock(self._descriptor, fcntl.F_WRLCK, index):
             return False
         try:
             _TAG.pack_into(self._bytes, _HEADER.size + index * _TAG.size, tag)
         finally:
-            self._lock(fcntl.F_UNLCK, index)
+            _lock(self._descriptor, fcntl.F_UNLCK, index)
         return True
 
     @contextlib.contextmanager
     def hold(self, lease: Lease) -> Iterator[memoryview]:
-        """The slot's bytes, which stay with this lease inside the block.
+        """The slot's bytes, which stay with this lease inside the block; one block at a time.
 
         Raises:
             SlotError: there is no such slot, or it belongs to another lease.
         """
+        with self._held(self._descriptor, lease) as view:
+            yield view
+
+    @contextlib.contextmanager
+    def hold_apart(self, lease: Lease) -> Iterator[memoryview]:
+        """As `hold`, with a lock of the block's own: many threads can hold what they like."""
+        descriptor = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            with self._held(descriptor, lease) as view:
+                yield view
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _held(self, descriptor: int, lease: Lease) -> Iterator[memoryview]:
         if not 0 <= lease.index < self.count:
             raise SlotError(f"slot {lease.index} isn't one of {self.count}")
-        if not self._lock(fcntl.F_RDLCK, lease.index):
+        if not _lock(descriptor, fcntl.F_RDLCK, lease.index):
             raise SlotError(f"slot {lease.index} is being given to somebody else")
         try:
             (tag,) = _TAG.unpack_from(self._bytes, _HEADER.size + lease.index * _TAG.size)
@@ -157,12 +173,13 @@ class SlotFile:
             with self.view(lease.index) as view:
                 yield view
         finally:
-            self._lock(fcntl.F_UNLCK, lease.index)
+            _lock(descriptor, fcntl.F_UNLCK, lease.index)
 
-    def _lock(self, kind: int, index: int) -> bool:
-        wish = _FLOCK.pack(kind, os.SEEK_SET, index, 1, 0)
-        try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, wish)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
+
+def _lock(descriptor: int, kind: int, index: int) -> bool:
+    wish = _FLOCK.pack(kind, os.SEEK_SET, index, 1, 0)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wish)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -74,7 +74,7 @@ class Turns:
         self._identity, self._layout = identity, parts.layout
         self._store, self._hot, self._events = parts.store, parts.hot, parts.events
         self._loader, self._sessions = parts.loader, parts.sessions
-        self._commits = Commits(parts.store, parts.layout)
+        self._commits = Commits(parts.store, parts.hot, parts.layout)
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
         self._in_use: Counter[tuple[str, str]] = Counter()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rwkv_server import durable
+from rwkv_server.states.held import Piece
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Disk(Protocol):
     def make_folder(self, path: Path) -> None:
         """Make one folder in an existing one; FileExistsError if it is there."""
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Make a new file with this content, not synced."""
+    def write(self, path: Path, *pieces: Piece) -> None:
+        """Make a new file of these pieces, not synced."""
 
     def sync(self, path: Path) -> None:
         """Wait until a file's content, or a folder's names, are on the disk."""
@@ -55,14 +56,15 @@ class SystemDisk:
         """See `Disk`."""
         os.mkdir(path, 0o700)
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, *pieces: Piece) -> None:
         """See `Disk`."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         handle = os.open(path, flags, 0o600)
         try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
         finally:
             os.close(handle)
 

@@ -14,7 +14,14 @@ from obstore import exceptions
 from obstore.store import ObjectStore
 
 from rwkv_server.states.errors import StateError, StateStoreFull, StateStoreUnavailable
-from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing
+from rwkv_server.states.held import Content
+from rwkv_server.states.store.blobs import (
+    Blob,
+    BlobExists,
+    BlobMissing,
+    Describe,
+    commit_in_turn,
+)
 
 # As S3 servers call it: AWS has no end, MinIO, Ceph and versitygw have.
 _FULL = re.compile(
@@ -40,6 +47,10 @@ class ObjectBlobs:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._name = name
+
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        """See `Blobs`."""
+        await commit_in_turn(self, data, describe)
 
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""

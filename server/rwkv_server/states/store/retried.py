@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rwkv_server.states.errors import StateStoreUnavailable
-from rwkv_server.states.store.blobs import Blob, BlobExists, Blobs
+from rwkv_server.states.held import Content
+from rwkv_server.states.store.blobs import (
+    Blob,
+    BlobExists,
+    Blobs,
+    Describe,
+    commit_in_turn,
+)
 
 _T = TypeVar("_T")
 
@@ -23,6 +30,10 @@ class RetriedBlobs:
 
     inner: Blobs
     pauses_s: tuple[float, ...]
+
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        """See `Blobs`."""
+        await commit_in_turn(self, data, describe)
 
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from rwkv_server.states import refs
 from rwkv_server.states.errors import (
     StateCorrupt,
-    StateExists,
     StateExpired,
     StateLost,
     StateNotFound,
 )
-from rwkv_server.states.record import Record, dump_record
+from rwkv_server.states.held import Content, Whole
+from rwkv_server.states.record import Record
 from rwkv_server.states.store import damaged, layout, pages
-from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
+from rwkv_server.states.store.blobs import BlobMissing, Blobs
 from rwkv_server.states.store.epoch import read_epoch
 from rwkv_server.states.store.forget import Forgetting
 from rwkv_server.states.store.heads import Claim, Head, Heads
@@ -29,8 +28,7 @@ from rwkv_server.states.store.place import Place
 from rwkv_server.states.store.quota import Quota, Usage
 from rwkv_server.states.store.records import Records
 from rwkv_server.states.store.sweep import Sweeper, Swept
-
-_TRIES = 3
+from rwkv_server.states.store.writing import Writer, taken
 
 
 class StateStore:
@@ -58,13 +56,13 @@ class StateStore:
         self.quota = Quota(blobs, clock, place.max_bytes_per_tenant)
         self.heads = Heads(blobs, place.ordinal, clock, random_bytes)
         self._forgetting = Forgetting(blobs, self.records, self.heads, clock)
-        self._being_written: set[str] = set()
+        self._writer = Writer(blobs, self.records)
         self._sweeper = Sweeper(
             blobs,
             self.records,
             self.heads,
             self._forgetting,
-            self._being_written,
+            self._writer.under_way,
             place.lies_elsewhere,
         )
         self._place = place
@@ -89,7 +87,7 @@ class StateStore:
             raise RuntimeError("the state store isn't open")
         return self._epoch
 
-    async def put(self, record: Record, content: bytes) -> Record:
+    async def put(self, record: Record, content: bytes | Content) -> Record:
         """Write a snapshot and commit its record; both survive what the store survives.
 
         The same call again, after an error, succeeds if the first one did in truth.
@@ -102,39 +100,12 @@ class StateStore:
             StateQuota: the tenant holds too much.
             StateStoreFull: the store does.
         """
+        data = Whole(content) if isinstance(content, bytes) else content
         await self.open()
-        await self.quota.check(record.tenant, len(content))
-        digest = await asyncio.to_thread(hashlib.sha256, content)
-        told = {"nbytes": len(content), "sha256": digest.hexdigest(), "epoch": self.epoch}
-        committed = record.model_copy(update=told)
-        with self._writing(layout.snapshot(committed)) as key:
-            try:
-                await self.blobs.create(key, content)
-            except BlobExists:
-                pass  # our own, of an earlier try: its stamp has the content's digest
-            await self._commit(committed)
-        self.quota.add(record.tenant, 1, len(content))
+        await self.quota.check(record.tenant, data.nbytes)
+        committed = await self._writer.commit(record, data, self.epoch)
+        self.quota.add(record.tenant, 1, data.nbytes)
         return committed
-
-    async def _commit(self, record: Record) -> None:
-        key, content = layout.record(record.tenant, record.ref), dump_record(record)
-        for _ in range(_TRIES):
-            try:
-                await self.blobs.create(key, content)
-                return
-            except BlobExists:
-                pass
-            try:
-                found = await self.records.committed(record.tenant, record.ref)
-            except StateNotFound:
-                continue  # deleted just now
-            except StateCorrupt:
-                break
-            if layout.stamp(found) == layout.stamp(record):
-                return  # our own, of an earlier try
-            break
-        await self.blobs.delete(layout.snapshot(record))
-        raise _taken(record.ref)
 
     async def check_free(self, tenant: str, ref: str) -> None:
         """Refuse a name that a state has, also one that can't be read, or that no sweep took yet.
@@ -148,7 +119,7 @@ class StateStore:
             return
         except StateCorrupt:
             pass
-        raise _taken(ref)
+        raise taken(ref)
 
     async def get(self, tenant: str, ref: str) -> Record:
         """The record, with the expiry that counts.
@@ -296,18 +267,3 @@ class StateStore:
                 f"the state {ref} was in store {home.epoch}, which is gone; this is store "
                 f"{self.epoch}. Send the whole conversation again."
             )
-
-    @contextmanager
-    def _writing(self, key: str) -> Iterator[str]:
-        self._being_written.add(key)
-        try:
-            yield key
-        finally:
-            self._being_written.discard(key)
-
-
-def _taken(ref: str) -> StateExists:
-    return StateExists(
-        f"state {ref} is there already, or expired within the last minutes: choose another name, "
-        "or delete it first"
-    )

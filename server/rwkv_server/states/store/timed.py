@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rwkv_server.states.errors import StateStoreUnavailable
-from rwkv_server.states.store.blobs import Blob, Blobs
+from rwkv_server.states.held import Content
+from rwkv_server.states.store.blobs import Blob, Blobs, Describe
 
 _T = TypeVar("_T")
 # A listing is as many requests as it has thousands of keys.
@@ -21,6 +22,10 @@ class TimedBlobs:
 
     inner: Blobs
     timeout_s: float
+
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        """See `Blobs`."""
+        await self._bounded(self.inner.commit(folder, data, describe), "a write")
 
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""

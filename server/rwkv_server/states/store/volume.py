@@ -1,20 +1,28 @@
 """Blobs as files of a folder on a local or network volume.
 
 A blob is written beside its place under a temporary name, synced, and linked to its own name, which
-fails where that is taken; then the folder is synced. obstore's own local store doesn't sync, and
-leaves the temporary files of a killed process for ever.
+fails where that is taken; then the folder is synced. A commit is one job of one thread. obstore's
+own local store doesn't sync, and leaves the temporary files of a killed process for ever.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from rwkv_server.states.errors import StateError, StateStoreFull, StateStoreUnavailable
-from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing
+from rwkv_server.states.held import Content
+from rwkv_server.states.store.blobs import (
+    Blob,
+    BlobExists,
+    BlobMissing,
+    Describe,
+)
 from rwkv_server.states.store.disk import Disk
 from rwkv_server.states.store.threads import Threads
 
@@ -53,6 +61,12 @@ class VolumeBlobs:
         self._random_bytes = random_bytes
         self._folders: set[Path] = {volume}
 
+    async def commit(self, folder: str, data: Content, describe: Describe) -> None:
+        """See `Blobs`."""
+        await self._threads.run(
+            lambda: self._translated(lambda: self._commit(folder, data, describe))
+        )
+
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""
         await self._threads.run(lambda: self._translated(lambda: self._create(key, content)))
@@ -74,15 +88,41 @@ class VolumeBlobs:
         return await self._threads.run(lambda: self._translated(lambda: self._clean(before)))
 
     def _create(self, key: str, content: bytes) -> None:
-        path = self._root / key
-        self._make_folders(path.parent)
-        temporary = path.parent / f"{_TEMPORARY}{self._random_bytes(12).hex()}"
+        folder = (self._root / key).parent
+        with self._temporary(folder) as file:
+            self._disk.write(file, content)
+            self._disk.sync(file)
+            self._publish(file, key)
+
+    def _commit(self, folder: str, data: Content, describe: Describe) -> None:
+        place = self._root / folder
+        with self._temporary(place) as first, self._temporary(place) as second:
+            digest = hashlib.sha256()
+            with data.hold() as pieces:
+                self._disk.write(first, *pieces)
+                for piece in pieces:
+                    digest.update(piece)
+            told = describe(digest.digest())
+            self._disk.write(second, told.content)
+            for file in (first, second):
+                self._disk.sync(file)
+            with contextlib.suppress(BlobExists):
+                self._publish(first, told.data)
+            self._publish(second, told.record)
+
+    @contextlib.contextmanager
+    def _temporary(self, folder: Path) -> Iterator[Path]:
+        """A name for a new file; what has it goes afterwards."""
+        self._make_folders(folder)
+        path = folder / f"{_TEMPORARY}{self._random_bytes(12).hex()}"
         try:
-            self._disk.write(temporary, content)
-            self._disk.sync(temporary)
-            taken = not self._link(temporary, path)
+            yield path
         finally:
-            self._remove(temporary)
+            self._remove(path)
+
+    def _publish(self, file: Path, key: str) -> None:
+        path = self._root / key
+        taken = not self._link(file, path)
         # Also when it was taken: whoever made it may not have come as far as this.
         self._disk.sync(path.parent)
         if taken:

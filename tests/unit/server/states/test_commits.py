@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from rwkv_server.states import commits, content
-from rwkv_server.states.errors import StateStoreUnavailable
-from rwkv_server.states.hot import Slot
+from rwkv_server.states.errors import StateBusy, StateCorrupt, StateStoreUnavailable
+from rwkv_server.states.held import Content
+from rwkv_server.states.hot import HotTier, Slot
 from rwkv_server.states.layout import StateLayout, TensorSpec
 from rwkv_server.states.record import Fingerprint, Record
-from rwkv_server.states.slots import Lease
 
 LAYOUT = StateLayout((TensorSpec("layers.0.wkv", (4,), "float32", 0),), "float32", 1)
 
@@ -33,8 +36,17 @@ def record(number: int) -> Record:
     )
 
 
-def slot(number: int) -> Slot:
-    return Slot(Lease(number, 1), memoryview(bytearray([number] * LAYOUT.nbytes)))
+@pytest.fixture
+def hot(tmp_path: Path) -> Iterator[HotTier]:
+    made = HotTier(tmp_path / "slots", LAYOUT, 4 * commits.AT_ONCE)
+    yield made
+    made.close()
+
+
+async def slot(hot: HotTier, number: int) -> Slot:
+    (taken,) = await hot.acquire(1, 1)
+    taken.view[:] = bytes([number] * LAYOUT.nbytes)
+    return taken
 
 
 class Store:
@@ -46,8 +58,10 @@ class Store:
         self.begun: dict[str, bytes] = {}
         self.ended: list[str] = []
 
-    async def put(self, record: Record, content: bytes) -> Record:
-        self.begun[record.ref] = content
+    async def put(self, record: Record, content: Content) -> Record:
+        with content.hold() as pieces:
+            self.begun[record.ref] = b"".join(pieces)
+        assert len(self.begun[record.ref]) == content.nbytes
         await self.may.acquire()
         if self.failure is not None:
             raise self.failure
@@ -55,11 +69,12 @@ class Store:
         return record
 
 
-def begin(
-    store: Store, count: int, wait_s: float = 10
+async def begin(
+    store: Store, hot: HotTier, count: int, wait_s: float = 10
 ) -> tuple[commits.Commits, list[asyncio.Task[Record]]]:
-    made = commits.Commits(cast(Any, store), LAYOUT, wait_s)
-    return made, [asyncio.create_task(made.write(record(n), slot(n))) for n in range(count)]
+    made = commits.Commits(cast(Any, store), hot, LAYOUT, wait_s)
+    slots = [await slot(hot, n) for n in range(count)]
+    return made, [asyncio.create_task(made.write(record(n), slots[n])) for n in range(count)]
 
 
 async def until_begun(store: Store, count: int) -> None:
@@ -68,9 +83,9 @@ async def until_begun(store: Store, count: int) -> None:
     await asyncio.sleep(0.02)  # one more would have begun by now
 
 
-async def test_the_first_are_committed_while_others_wait() -> None:
+async def test_the_first_are_committed_while_others_wait(hot: HotTier) -> None:
     store = Store()
-    _, tasks = begin(store, commits.AT_ONCE + 3)
+    _, tasks = await begin(store, hot, commits.AT_ONCE + 3)
     await until_begun(store, commits.AT_ONCE)
     assert len(store.begun) == commits.AT_ONCE
     store.may.release()
@@ -82,29 +97,58 @@ async def test_the_first_are_committed_while_others_wait() -> None:
     for number in range(len(tasks)):
         into = memoryview(bytearray(LAYOUT.nbytes))
         told = content.from_safetensors(LAYOUT, store.begun[f"r{number}"], into)
-        assert bytes(into) == bytes(slot(number).view)
+        assert bytes(into) == bytes([number] * LAYOUT.nbytes)
         assert Record.model_validate_json(told[commits.RECORD_KEY]) == record(number)
 
 
-async def test_who_waits_too_long_is_refused_and_takes_no_place() -> None:
+async def test_who_waits_too_long_is_refused_and_takes_no_place(hot: HotTier) -> None:
     store = Store()
-    made, tasks = begin(store, commits.AT_ONCE + 1, wait_s=0.05)
+    made, tasks = await begin(store, hot, commits.AT_ONCE + 1, wait_s=0.05)
     with pytest.raises(StateStoreUnavailable, match="busy with other states") as refused:
         await tasks.pop()
     assert refused.value.retry_after_s == 1
     for _ in range(commits.AT_ONCE + 1):
         store.may.release()
     await asyncio.gather(*tasks)
-    assert (await made.write(record(99), slot(9))).ref == "r99"
+    assert (await made.write(record(99), await slot(hot, 9))).ref == "r99"
 
 
-async def test_a_place_is_free_again_after_a_failure() -> None:
+async def test_a_place_is_free_again_after_a_failure(hot: HotTier) -> None:
     store = Store()
     store.failure = StateStoreUnavailable("down")
-    made, tasks = begin(store, 2 * commits.AT_ONCE)
+    made, tasks = await begin(store, hot, 2 * commits.AT_ONCE)
     for _ in range(len(tasks) + 1):
         store.may.release()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(error, StateStoreUnavailable) for error in found)
     store.failure = None
-    assert (await made.write(record(99), slot(9))).ref == "r99"
+    assert (await made.write(record(99), await slot(hot, 9))).ref == "r99"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+async def test_what_no_engine_could_go_on_from_is_not_kept(hot: HotTier, value: float) -> None:
+    store = Store()
+    broken = await slot(hot, 0)
+    broken.view[4:8] = struct.pack("=f", value)
+    with pytest.raises(
+        StateCorrupt, match=r"layers\.0\.wkv holds a value that is no finite number"
+    ):
+        await commits.Commits(cast(Any, store), hot, LAYOUT).write(record(0), broken)
+    assert not store.begun
+
+
+async def test_a_slot_that_is_being_written_is_given_to_nobody(hot: HotTier) -> None:
+    """Not even when its turn was given up: who writes it can't be stopped."""
+    held = await slot(hot, 7)
+    written = commits.SlotContent(b"", held, LAYOUT, hot)
+    with written.hold() as pieces:
+        hot.release(held)
+        taken = await hot.acquire(hot.count - 1, 1)
+        with pytest.raises(StateBusy):
+            await hot.acquire(1, 0)
+        for other in taken:
+            other.view[:] = bytes(LAYOUT.nbytes)
+        assert b"".join(pieces) == bytes([7] * LAYOUT.nbytes)
+    await hot.acquire(1, 1)
+    with pytest.raises(StateStoreUnavailable, match="the snapshot is gone"), written.hold():
+        pass
