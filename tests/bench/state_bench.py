@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / part) for part in ("server", "tests/support", "tests/
 import random_checkpoint  # noqa: E402
 import results  # noqa: E402
 import state_load  # noqa: E402
+import state_prefix  # noqa: E402
 from results import Row  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 from server_worker import pss_bytes  # noqa: E402
@@ -35,6 +36,7 @@ MEBIBYTE = 1 << 20
 # A snapshot of the 0.1B shape: 12 layers of (12 heads x 64 x 64 fp32 and 2 x 768 bf16).
 SNAPSHOT = 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)
 ROUNDS = 60
+PAIRS = 5
 SAVE = {"state": {"save": True}}
 
 
@@ -94,7 +96,7 @@ def latencies(folder: Path, model: Path) -> list[Row]:
         made: list[int] = tokens(count, next(seeds))
         return made
 
-    with serving(folder, model, state__hotBytes=9 * SNAPSHOT) as server:
+    with serving(folder / "synced", model, state__hotBytes=9 * SNAPSHOT) as server:
         client = Client(server)
         cold = [client.complete(prompt(), **SAVE)[1]["state"]["ref"] for _ in range(30)]
         spent: dict[str, list[float]] = {}
@@ -136,22 +138,53 @@ def latencies(folder: Path, model: Path) -> list[Row]:
             )
         )
     rows.append(Row("turn_without_state/p50", plain, "ms", "lower", ROUNDS, spread(spent["plain"])))
-    return rows
+    return [*rows, without_fsync(folder / "memory", model)]
+
+
+def without_fsync(folder: Path, model: Path) -> Row:
+    """What a saved turn takes beyond a plain one where syncing costs nothing: a store in memory."""
+    added, saved = [], []
+    with in_memory() as path, serving(folder, model, state__path=path) as server:
+        client = Client(server)
+        for at in range(ROUNDS):
+            plain = client.complete(tokens(66, 2 * at + 10**6))[0]
+            saved.append(client.complete(tokens(66, 2 * at + 1 + 10**6), **SAVE)[0])
+            added.append(saved[-1] - plain)
+    name = "save_without_fsync/p50"
+    return Row(name, statistics.median(added), "ms", "lower", ROUNDS, spread(saved))
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[str]:
+    """A folder of a file system in memory."""
+    with tempfile.TemporaryDirectory(prefix="bench-state-", dir="/dev/shm") as path:
+        yield path
 
 
 def throughputs(folder: Path, model: Path) -> list[Row]:
-    """64 requests at once, all of them saving, beside the same without."""
+    """64 requests at once, all of them saving, beside the same without; and what the disk takes."""
+    name = "throughput_64/with_saves"
+    rows = [throughput(folder / "synced", model, name)]
+    disk = [state_load.sync_files(folder, 64, SNAPSHOT) for _ in range(PAIRS)]
+    took = statistics.median(disk)
+    rows.append(Row("disk_alone/64_snapshots", took, "ms", "lower", PAIRS, spread(disk)))
+    with in_memory() as path:
+        rows.append(throughput(folder / "memory", model, f"{name}_without_fsync", state__path=path))
+    return rows
+
+
+def throughput(folder: Path, model: Path, name: str, **fields: Any) -> Row:
+    """Pairs of runs without and with saves, on one server."""
     rates: dict[bool, list[float]] = {True: [], False: []}
-    fields = {"engine__maxNumSeqs": 64, "state__hotBytes": 200 * SNAPSHOT}
+    fields |= {"engine__maxNumSeqs": 64, "state__hotBytes": 200 * SNAPSHOT}
     with serving(folder, model, **fields) as server:
         state_load.throughput(server, SAVE, 0)
-        for at in range(3):
+        for at in range(PAIRS):
             for saving in (False, True):
                 asked = SAVE if saving else {}
                 rates[saving].append(state_load.throughput(server, asked, 2 * at + saving + 1))
     ours, peer = (statistics.median(rates[saving]) for saving in (True, False))
-    name = "throughput_64/with_saves"
-    return [Row(name, ours, "tok/s", "higher", 3, spread(rates[True]), "without", peer)]
+    return Row(name, ours, "tok/s", "higher", PAIRS, spread(rates[True]), "without", peer)
 
 
 def conversations(folder: Path, model: Path) -> list[Row]:
@@ -233,6 +266,7 @@ PARTS: dict[str, Callable[[Path, Path], list[Row]]] = {
     "latencies": latencies,
     "throughputs": throughputs,
     "conversations": conversations,
+    "prefix": state_prefix.measure,
     "growth": growth,
 }
 

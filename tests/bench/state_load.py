@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -96,6 +99,25 @@ async def _throughput(server: ServerProcess, fields: dict[str, Any], seed: int) 
         start = time.perf_counter()
         made = sum(await asyncio.gather(*(one(number) for number in range(64))))
         return made / (time.perf_counter() - start)
+
+
+def sync_files(folder: Path, count: int, nbytes: int) -> float:
+    """ms that a disk takes to write and sync so many files, from eight threads."""
+    content = random.Random(0).randbytes(nbytes)
+
+    def write(number: int) -> None:
+        with (folder / f"alone-{number}").open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(count)))
+    spent = time.perf_counter() - start
+    for number in range(count):
+        (folder / f"alone-{number}").unlink()
+    return spent * 1e3
 
 
 def talk(
