@@ -8,13 +8,13 @@ from typing import Any
 from cells import number
 
 NOTES = """\
-0.1B shape, bf16, random weights, one served engine over HTTP, the store a volume with fsync; without
-it, a store in memory. Saving and going on are what such a turn takes beyond a plain one with as many
-new tokens, in the same rounds; memory holds nine snapshots, so that others come from the store. The
-64 requests all end in the same step, after which their snapshots go to the store; beside them stands
-what the same disk takes for as many bare files of that size. The chat has 100 turns of about 60
-tokens that a stock client resends whole, `maxModelLen` 4096; it is held against the same prompts
-read whole. The growth is of all the server's processes, with the bundled model."""
+0.1B shape, bf16, random weights, one served engine over HTTP, the store a volume with fsync;
+without it, a store in memory. Saving and going on are what such a turn takes beyond a plain one
+with as many new tokens, in the same rounds; memory holds nine snapshots, so that others come from
+the store. The 64 requests all end in the same step, after which their snapshots go to the store;
+beside them stands what the same disk takes for as many bare files of that size. The chat has 100
+turns of about 60 tokens that a stock client resends whole, `maxModelLen` 4096; it is held against
+the same prompts read whole. The growth is of all the server's processes, with the bundled model."""
 
 # Row → the most (or, for rates and shares, the least) that the goal allows; of ratios or of values.
 GOALS: Mapping[str, tuple[str, float]] = {
