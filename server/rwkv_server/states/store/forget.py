@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
@@ -75,9 +76,11 @@ class Forgetting:
         await self._clear(layout.forgetting(tenant, None))
         return await self._begin(_Intent(tenant, None, self._clock()))
 
-    async def go_on(self) -> None:
-        """Finish what was interrupted; one that can't be finished now is no other's matter."""
+    async def go_on(self, begun_before: float = math.inf) -> None:
+        """Finish what was begun by then; one that can't be finished now is no other's matter."""
         for blob in await self._blobs.list(layout.FORGET):
+            if blob.modified > begun_before:
+                continue  # whoever began it is at it, and counts what goes
             try:
                 await self._go_on(blob.key)
             except StateError as error:

@@ -22,6 +22,8 @@ from rwkv_server.states.store.records import Records, gathered
 # A touch that began in time may come this much later, and counts.
 GRACE_S = 120.0
 LEFTOVER_S = 3600.0
+# An erasure that takes longer was interrupted.
+INTERRUPTED_S = 300.0
 # How long a 410 says that a state has expired, before it becomes a 404.
 EXPIRED_S = 7 * 86400.0
 # A session whose state is gone keeps its name that long.
@@ -95,7 +97,7 @@ class Sweeper:
 
     async def sweep(self, now: float) -> Swept:
         """Look at everything once."""
-        await self._forgetting.go_on()
+        await self._forgetting.go_on(now - INTERRUPTED_S)
         leftovers = await self._blobs.clean(now - LEFTOVER_S)
         tenants: dict[str, list[Blob]] = {}
         for blob in await self._blobs.list(""):

@@ -1,0 +1,103 @@
+"""A client alone with its states doesn't notice sweeps, however their calls interleave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from state_stores import Clock, make_record, store_on
+from store_faults import PaperBlobs
+
+from rwkv_server.states.store.states import StateStore
+
+SESSIONS = ("s", "t")
+
+
+@dataclass
+class LateBlobs:
+    """A backend whose calls take their time, and overtake each other."""
+
+    inner: PaperBlobs
+    random: random.Random
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*asked: Any) -> Any:
+            await self._wait()
+            try:
+                return await getattr(self.inner, name)(*asked)
+            finally:
+                await self._wait()
+
+        return call
+
+    async def _wait(self) -> None:
+        for _ in range(self.random.choice([0, 0, 1, 1, 2, 5, 20])):
+            await asyncio.sleep(0)
+
+
+@dataclass
+class Client:
+    """What one tenant does, and what it should find."""
+
+    store: StateStore
+    clock: Clock
+    states: dict[str, str] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
+
+    async def take_turn(self, session: str) -> None:
+        head = await self.store.head("ann", session)
+        assert (head and head.ref) == self.heads.get(session)
+        claim = await self.store.claim("ann", session, head, self.clock.now + 60)
+        record = make_record("r", "ann", session=session, created_at=self.clock())
+        ref = f"r{record.created_at}"
+        await self.store.put(record.model_copy(update={"ref": ref}), b"x")
+        await self.store.end(claim, ref)
+        self.states[ref], self.heads[session] = session, ref
+
+    async def forget(self, session: str) -> None:
+        gone = [ref for ref, of in self.states.items() if of == session]
+        assert await self.store.forget_session("ann", session) == len(gone)
+        self.states = {ref: of for ref, of in self.states.items() if of != session}
+        self.heads.pop(session, None)
+
+    async def erase(self, session: str) -> None:
+        assert await self.store.forget_tenant("ann") == len(self.states)
+        self.states, self.heads = {}, {}
+
+
+@contextlib.asynccontextmanager
+async def swept(*stores: StateStore) -> AsyncIterator[None]:
+    """Sweep all the time."""
+
+    async def sweep(store: StateStore) -> None:
+        while True:
+            await store.sweep(store._clock())
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(sweep(store)) for store in stores]
+    try:
+        yield
+    finally:
+        assert not any(task.done() for task in tasks), "a sweep failed"
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_client_finds_what_it_made(seed: int) -> None:
+    source, clock = random.Random(seed), Clock()
+    blobs: Any = LateBlobs(PaperBlobs(clock=clock), source)
+    store, other = (store_on(blobs, clock, ordinal=n, seed=seed + 99 * n) for n in (0, 1))
+    client = Client(store, clock)
+    async with swept(store, other):
+        for _ in range(30):
+            deeds = (*(client.take_turn,) * 4, client.forget, client.forget, client.erase)
+            await source.choice(deeds)(source.choice(SESSIONS))
+            page = await store.page("ann", None, None, 99)
+            assert {record.ref for record in page.records} == set(client.states)
