@@ -205,6 +205,26 @@ class StatesBehaviour:
         with pytest.raises(StateNotFound):
             await store.document("default", "r")
 
+    async def test_writers_at_once_share_a_quota(self, blobs: Blobs, clock: Clock) -> None:
+        store = store_on(blobs, clock, quota=5000)
+
+        async def write(number: int) -> bool:
+            try:
+                await store.put(make_record(f"r{number}"), b"x" * 2000)
+            except StateQuota:
+                return False
+            return True
+
+        assert sum(await asyncio.gather(*map(write, range(6)))) == 2
+        assert (await store.usage("default")).states == 2
+        for name in ("r9", "r8"):  # one that failed gives its room back
+            with pytest.raises(StateQuota):
+                await store.put(make_record(name), b"x" * 2000)
+        clock.now += 11
+        (first, _) = (await store.page("default", None, None, 9)).records
+        await store.delete("default", first.ref)
+        assert await write(7)
+
     async def test_a_quota_counts_real_bytes(self, blobs: Blobs, clock: Clock) -> None:
         store = store_on(blobs, clock, quota=5000)
         other = store_on(blobs, clock, quota=5000)

@@ -176,9 +176,7 @@ class WriteBehind:
         if slot is None:
             return False
         try:
-            file = await asyncio.to_thread(
-                content.to_safetensors, self._shelf.layout, slot.view, {}
-            )
+            file = await asyncio.to_thread(_file_of, self._shelf.layout, slot)
         finally:
             self._shelf.hot.unpin(slot)
         await self._shelf.store.put(self._record(tenant, prefix), file)
@@ -208,6 +206,11 @@ class WriteBehind:
             expires_at=None if ttl is None else now + ttl,
             epoch=self._shelf.store.epoch,
         )
+
+
+def _file_of(layout: StateLayout, slot: Slot) -> bytes:
+    content.check_finite(layout, slot.view)
+    return content.to_safetensors(layout, slot.view, {})
 
 
 def reply_places(tokens: Sequence[int], most: int) -> list[int]:

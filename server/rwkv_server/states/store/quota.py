@@ -6,7 +6,9 @@ engine writes is counted at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from rwkv_server.states.errors import StateQuota
@@ -43,6 +45,7 @@ class Quota:
         self._clock = clock
         self._limit = max_bytes_per_tenant
         self._counted: dict[str, _Counted] = {}
+        self._coming: Counter[str] = Counter()
 
     async def usage(self, tenant: str) -> Usage:
         """What the tenant held at most 10 seconds ago, and what this engine has written since."""
@@ -65,7 +68,7 @@ class Quota:
         """
         if self._limit is None:
             return
-        held = (await self.usage(tenant)).nbytes
+        held = (await self.usage(tenant)).nbytes + self._coming[tenant]
         if held + nbytes > self._limit:
             raise StateQuota(
                 f"the saved states of this tenant hold {held} bytes; {nbytes} more would pass "
@@ -73,11 +76,25 @@ class Quota:
                 retry_after_s=_RETRY_AFTER_S,
             )
 
+    @contextlib.asynccontextmanager
+    async def room(self, tenant: str, nbytes: int) -> AsyncIterator[None]:
+        """Hold room for a state that is being written, which counts from now on; raises as `check`."""
+        await self.check(tenant, nbytes)
+        self._coming[tenant] += nbytes  # before anybody else can look
+        try:
+            yield
+            self.add(tenant, 1, nbytes)
+        finally:
+            self._coming[tenant] -= nbytes
+            if not self._coming[tenant]:
+                del self._coming[tenant]
+
     async def has_room(self, tenant: str, nbytes: int, share: float) -> bool:
         """Whether so much more is within a share of what the tenant may hold."""
         if self._limit is None:
             return True
-        return (await self.usage(tenant)).nbytes + nbytes <= share * self._limit
+        held = (await self.usage(tenant)).nbytes + self._coming[tenant]
+        return held + nbytes <= share * self._limit
 
     def add(self, tenant: str, states: int, nbytes: int) -> None:
         """Count what was written just now."""

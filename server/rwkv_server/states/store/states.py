@@ -102,10 +102,8 @@ class StateStore:
         """
         data = Whole(content) if isinstance(content, bytes) else content
         await self.open()
-        await self.quota.check(record.tenant, data.nbytes)
-        committed = await self._writer.commit(record, data, self.epoch)
-        self.quota.add(record.tenant, 1, data.nbytes)
-        return committed
+        async with self.quota.room(record.tenant, data.nbytes):
+            return await self._writer.commit(record, data, self.epoch)
 
     async def check_free(self, tenant: str, ref: str) -> None:
         """Refuse a name that a state has, also one that can't be read, or that no sweep took yet.

@@ -1,4 +1,5 @@
-"""Beginnings of prompts in the store: none of what isn't kept, or can be erased by its name."""
+"""Beginnings of prompts in the store: none of what isn't kept, or can be erased by its name, or
+isn't finite."""
 
 from __future__ import annotations
 
@@ -74,3 +75,12 @@ async def test_chats_under_way_leave_nothing_after_an_erasure(server: PaperServe
     assert await stored(server) == []
     await server.chat("no secret", max_tokens=3)
     assert len(await stored(server)) == 1
+
+
+async def test_what_isnt_finite_is_not_written(server: PaperServer) -> None:
+    prefixes = server.runtime.prefixes
+    assert prefixes is not None
+    (slot,) = await server.runtime.hot.acquire(1, 0)
+    slot.view[:4] = b"\x00\x00\xc0\x7f"
+    prefixes.keep("default", [1, 2, 3], slot, None)
+    assert await stored(server) == []
