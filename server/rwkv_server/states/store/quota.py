@@ -78,7 +78,7 @@ class Quota:
 
     @contextlib.asynccontextmanager
     async def room(self, tenant: str, nbytes: int) -> AsyncIterator[None]:
-        """Hold room for a state that is being written, which counts from now on; raises as `check`."""
+        """Hold room for a state while it is being written; raises as `check`."""
         await self.check(tenant, nbytes)
         self._coming[tenant] += nbytes  # before anybody else can look
         try:
