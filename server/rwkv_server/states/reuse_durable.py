@@ -78,6 +78,7 @@ class WriteBehind:
         self._waiting: OrderedDict[str, tuple[str, Prefix, Prefix | None]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._patience, self._writing = Patience(), asyncio.Lock()
+        self._erasures = 0
         self.written = self.failed = 0
         prefixes.on_keep = self.add
 
@@ -98,7 +99,11 @@ class WriteBehind:
         return self.written - before
 
     async def forget(self, tenant: str) -> None:
-        """Write none of a tenant's any more; one that is being written is there after this."""
+        """Write none of a tenant's any more, nor bring any to memory.
+
+        One that is being written is there after this.
+        """
+        self._erasures += 1
         for key in [key for key, (whose, *_) in self._waiting.items() if whose == tenant]:
             del self._waiting[key]
         async with self._writing:
@@ -121,7 +126,7 @@ class WriteBehind:
             await self._patience.ask(lambda: self._fetch(tenant, tokens))
 
     async def _fetch(self, tenant: str, tokens: Sequence[int]) -> None:
-        known = self._prefixes.longest(tenant, tokens)
+        known, erasures = self._prefixes.longest(tenant, tokens), self._erasures
         for length in reply_places(tokens, PLACES):
             if length <= known:
                 return
@@ -133,6 +138,9 @@ class WriteBehind:
                 raise
             except StateError:
                 continue
+            if self._erasures != erasures:
+                self._shelf.hot.release(slot)  # it may be of what was erased meanwhile
+                return
             counters.prefixes.labels("durable").inc()
             self._prefixes.adopt(tenant, prefix, slot)
             return

@@ -77,6 +77,35 @@ async def test_chats_under_way_leave_nothing_after_an_erasure(server: PaperServe
     assert len(await stored(server)) == 1
 
 
+async def test_what_is_being_read_during_an_erasure_stays_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"role": "user", "content": "a secret"}
+    async with paper_server.serve(tmp_path, **DURABLE) as server:
+        await server.client.get("/v1/states")
+        await server.chat([said], max_tokens=4)
+        assert len(await stored(server)) == 1
+    async with paper_server.serve(tmp_path, **DURABLE) as server:
+        await server.client.get("/v1/states")
+        read, begun, go_on = server.runtime.store.content, asyncio.Event(), asyncio.Event()
+
+        async def slowly(record: Any) -> bytes:
+            content = await read(record)
+            begun.set()
+            await go_on.wait()
+            return content
+
+        monkeypatch.setattr(server.runtime.store, "content", slowly)
+        more = [said, {"role": "assistant", "content": "no"}, said]
+        chat = asyncio.create_task(server.chat(more, max_tokens=4))
+        await begun.wait()
+        assert (await server.client.delete("/v1/states?all=true")).json()["states"] == 1
+        go_on.set()
+        await chat
+        assert await stored(server) == []
+        assert server.runtime.hot.use.kept == 0
+
+
 async def test_what_isnt_finite_is_not_written(server: PaperServer) -> None:
     prefixes = server.runtime.prefixes
     assert prefixes is not None
