@@ -10,7 +10,7 @@ import crd_values
 import deployments
 import httpx
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from rwkv_cluster.apiserver import ApiServer
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.apiserver
 
 SCHEMA = crd_values.load_schema(names.DEPLOYMENT_PLURAL)
 SPEC = SCHEMA["properties"]["spec"]
+BUNDLED = {"source": {"bundled": {"name": "tiny-recall"}}}
 CTX = deployments.context()
 
 # Where a rule in CEL, or Kubernetes itself, asks for more than the schema says.
@@ -79,6 +80,13 @@ def client(apiserver: ApiServer) -> Iterator[httpx.Client]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(value=crd_values.values(SPEC, KNOWN), name=crd_values.names_of_deployments())
+@example(  # below what the stack requests
+    value={
+        "model": BUNDLED,
+        "hardware": {"stack": "cpu", "resources": {"limits": {"memory": "1024Mi"}}},
+    },
+    name="small",
+)
 def test_children_of_any_deployment_are_accepted(
     client: httpx.Client, value: dict[str, Any], name: str
 ) -> None:

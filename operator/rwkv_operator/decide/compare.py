@@ -7,10 +7,10 @@ is selected and who is let in is ours as a whole: there, what somebody added dif
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
+
+from rwkv_operator.api import quantity
 
 _LIST_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "containers": (("name",),),
@@ -29,15 +29,6 @@ _WHOLE: Final = frozenset({"selector", "podSelector", "ingress", "egress"})
 """Fields that server-side apply sets as a whole, so that it also takes away what isn't ours."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
-_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|)")
-_UNITS: Final[Mapping[str, Decimal]] = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
-    **{f"{unit}i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
-}
 
 
 def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, ...]:
@@ -50,12 +41,6 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[st
     found: list[str] = []
     _compare_maps(desired, live, "", found)
     return tuple(found)
-
-
-def parse_quantity(text: object) -> Decimal | None:
-    """Value of a Kubernetes quantity; None where it isn't one."""
-    match = _QUANTITY.fullmatch(str(text))
-    return Decimal(match[1]) * _UNITS[match[2]] if match else None
 
 
 def _compare(desired: Any, live: Any, path: str, found: list[str]) -> None:
@@ -119,7 +104,7 @@ def _same_value(desired: Any, live: Any, path: str) -> bool:
         return desired is None or desired in ({}, [], (), "", False, 0)
     if _QUANTITIES.isdisjoint(path.split(".")):
         return False
-    ours, theirs = parse_quantity(desired), parse_quantity(live)
+    ours, theirs = quantity.amount(desired), quantity.amount(live)
     return ours is not None and ours == theirs
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rwkv_operator import names
-from rwkv_operator.api import parsing, refusal, spec
+from rwkv_operator.api import parsing, quantity, refusal, spec
 from rwkv_operator.manifests import devices, engine_config, fetch, model, security, storage
 from rwkv_operator.manifests.context import Context
 from rwkv_operator.manifests.metadata import build_metadata, manifest_hash
@@ -159,14 +159,18 @@ def build_resources(wanted: spec.Spec, ctx: Context) -> dict[str, Any]:
 
 
 def _host_resources(wanted: spec.Spec, ctx: Context) -> dict[str, dict[str, str]]:
+    own = {kind: _entries(wanted.hardware.resources, kind) for kind in ("requests", "limits")}
     # Shared memory counts as the container's: the stack doesn't know of hotBytes, the user does.
-    merged = {
-        kind: {
-            **_with_memory(_entries(ctx.stack.resources, kind), wanted.state.hot_bytes),
-            **_entries(wanted.hardware.resources, kind),
-        }
-        for kind in ("requests", "limits")
+    stacks = {
+        kind: _with_memory(_entries(ctx.stack.resources, kind), wanted.state.hot_bytes)
+        for kind in own
     }
+    # Kubernetes takes no request above its limit: a limit of the user's lowers the stack's request.
+    stacks["requests"] = {
+        name: quantity.at_most(amount, own["limits"].get(name, amount))
+        for name, amount in stacks["requests"].items()
+    }
+    merged = {kind: {**stacks[kind], **own[kind]} for kind in own}
     return {kind: entries for kind, entries in merged.items() if entries}
 
 

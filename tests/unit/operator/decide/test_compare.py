@@ -1,6 +1,6 @@
 import pytest
 
-from rwkv_operator.decide.compare import differences, parse_quantity
+from rwkv_operator.decide.compare import differences
 
 
 def template(**container: object) -> dict:
@@ -168,12 +168,3 @@ def test_the_same(desired: dict, live: dict) -> None:
 )
 def test_the_difference_is_named(desired: dict, live: dict, paths: tuple[str, ...]) -> None:
     assert differences(desired, live) == paths
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("1Gi", 2**30), ("250m", "0.25"), ("1e3", None), ("", None), (None, None), ("0.5", "0.5")],
-)
-def test_quantities(text: object, value: object) -> None:
-    found = parse_quantity(text)
-    assert found is None if value is None else str(float(str(value))) == str(float(found or 0))

@@ -84,6 +84,14 @@ def test_the_grace_period_holds_the_whole_drain(timeout: str, seconds: int) -> N
             {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}},
         ),
         ({"requests": {"cpu": 2}}, {}, {"requests": {"cpu": "2"}}),
+        (
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "3Gi"}},
+            {"limits": {"cpu": "500m", "memory": "1024Mi"}},
+            {
+                "requests": {"cpu": "500m", "memory": "1024Mi"},
+                "limits": {"cpu": "500m", "memory": "1024Mi"},
+            },
+        ),
     ],
 )
 def test_resources_override_the_stacks_that_leave_room_for_states(
