@@ -30,6 +30,7 @@ def register() -> None:
         tool_parser="rwkv_server.tokenizer.parsers.RWKVToolParser",
         reasoning_parser="rwkv_server.tokenizer.parsers.RWKVReasoningParser",
     )
+    vllm_chat_compat.register_renderer("rwkv_server.tokenizer.renderer.CarriedRenderer")
 
 
 def check_config(vllm_config: VllmConfig) -> None:
@@ -39,17 +40,45 @@ def check_config(vllm_config: VllmConfig) -> None:
         ValueError: naming the option and the value that works.
     """
     refused = {
-        "--no-enable-prefix-caching is needed": vllm_config.cache_config.enable_prefix_caching,
         "speculative decoding must be off": vllm_config.speculative_config is not None,
         "--enable-chunked-prefill is needed": (
             not vllm_config.scheduler_config.enable_chunked_prefill
         ),
+        **_check_prefix_cache(vllm_config),
         **_check_ranks(vllm_config),
         **(_check_ascend(vllm_config) if vllm_compat.on_ascend() else {}),
     }
     for message, is_refused in refused.items():
         if is_refused:
             raise ValueError(f"RWKV-7: {message}")
+
+
+def _check_prefix_cache(vllm_config: VllmConfig) -> dict[str, bool]:
+    """Where vLLM's own prefix cache is right, and what it needs.
+
+    Never beside our connector: a state moves from block to block there, and prompts that begin with
+    a state's placeholder would be taken for one another. vLLM sets the cache up before it chooses a
+    block size, so the one that it chooses itself isn't the one of the cache.
+    """
+    cache = vllm_config.cache_config
+    if not cache.enable_prefix_caching:
+        return {}
+    off = "--no-enable-prefix-caching is needed"
+    if not vllm_compat.COPIES_STATES:
+        return {f"{off}: this vLLM would cache states that were never written": True}
+    blocks = (None, cache.block_size)
+    return {
+        f"{off} on {vllm_compat.device()} devices: the cache was tried on CPUs only": (
+            vllm_compat.device() != "cpu"
+        ),
+        f"{off} beside --kv-transfer-config: states that are saved or resumed, and automatic "
+        "reuse, exclude vLLM's prefix cache": vllm_config.kv_transfer_config is not None,
+        "--block-size is needed with --enable-prefix-caching, such as 32": (
+            not cache.user_specified_block_size
+        ),
+        f"--mamba-block-size {cache.mamba_block_size} is not --block-size {cache.block_size}: "
+        "leave it out": cache.mamba_block_size not in blocks,
+    }
 
 
 def _check_ranks(vllm_config: VllmConfig) -> dict[str, bool]:

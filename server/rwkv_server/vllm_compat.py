@@ -14,8 +14,10 @@ import torch
 import transformers
 from vllm.config import VllmConfig
 from vllm.forward_context import get_forward_context
+from vllm.model_executor.layers.mamba import mamba_utils
 from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.models import config as model_configs
+from vllm.model_executor.models import interfaces
 from vllm.platforms import current_platform
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends import registry
@@ -25,6 +27,11 @@ from vllm.v1.attention.backends.mamba1_attn import Mamba1AttentionMetadata
 _CUSTOM = registry.MambaAttentionBackendEnum.CUSTOM
 # How a state's owner names its backend: 0.18 has a table of keys, later versions the name itself.
 BACKEND = "custom" if hasattr(registry, "MAMBA_TYPE_TO_BACKEND_MAP") else _CUSTOM
+
+# Whether a prefix cache can be had that copies states only where a step ends with a block. 0.18's
+# mark promises a state for each block, which our kernels don't write.
+COPIES_STATES = hasattr(interfaces.SupportsMambaPrefixCaching, "get_mamba_state_copy_func")
+CopiesStates: Any = interfaces.SupportsMambaPrefixCaching if COPIES_STATES else object
 
 
 class Segments(NamedTuple):
@@ -59,6 +66,16 @@ def register_tokenizer_name(config_class: type) -> None:
 def on_ascend() -> bool:
     """Whether Ascend's plugin has made this a vLLM for its devices."""
     return current_platform.device_type == "npu"
+
+
+def device() -> str:
+    """What this vLLM computes on, in torch's words."""
+    return str(current_platform.device_type)
+
+
+def whole_copies(count: int) -> tuple[Callable[..., Any], ...]:
+    """What vLLM's prefix cache copies of a layer's `count` states at the end of a block: all."""
+    return (mamba_utils.get_temporal_copy_spec,) * count
 
 
 class StateOwner(MambaBase):

@@ -1,5 +1,6 @@
 """What the plugin registers with vLLM, and what it refuses."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -21,6 +22,10 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         "additional_config": {},
         "enforce_eager": True,
         "mamba_cache_mode": "none",
+        "block_size": 32,
+        "mamba_block_size": None,
+        "user_specified_block_size": True,
+        "kv_transfer_config": None,
     } | changes
     part = SimpleNamespace(**values)
     model = RWKV7Config(320, 384, 3, 64, 1024, 32, 32, 16, 64, 1e-5, False)  # 6 heads, 3 layers
@@ -32,6 +37,7 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
             hf_config=SimpleNamespace(parse=lambda: model), enforce_eager=part.enforce_eager
         ),
         speculative_config=part.speculative_config,
+        kv_transfer_config=part.kv_transfer_config,
         additional_config=part.additional_config,
     )
 
@@ -56,7 +62,6 @@ def test_the_config_that_the_server_starts_with_is_accepted() -> None:
             4,
             "--pipeline-parallel-size 4 is more than the model's 3 layers",
         ),
-        ("enable_prefix_caching", True, "--no-enable-prefix-caching"),
         ("enable_chunked_prefill", False, "--enable-chunked-prefill"),
         ("speculative_config", object(), "speculative decoding"),
     ],
@@ -68,6 +73,27 @@ def test_what_this_version_does_not_do_is_refused_by_name(
 
     with pytest.raises(ValueError, match=f"RWKV-7: {option}"):
         plugin.check_config(vllm_config(**{field: value}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kv_transfer_config": object()}, "--no-enable-prefix-caching .* beside --kv-transfer-"),
+        ({"user_specified_block_size": False}, "--block-size is needed"),
+        ({"mamba_block_size": 16}, "--mamba-block-size 16 is not --block-size 32"),
+        ({}, None),
+    ],
+)
+def test_a_prefix_cache_is_for_engines_without_states_that_name_its_blocks(
+    changes: dict[str, Any], message: str | None
+) -> None:
+    from rwkv_server import plugin, vllm_compat
+
+    if not vllm_compat.COPIES_STATES:
+        message = "--no-enable-prefix-caching is needed: this vLLM"
+    wanted = pytest.raises(ValueError, match=message) if message else contextlib.nullcontext()
+    with wanted:
+        plugin.check_config(vllm_config(enable_prefix_caching=True, **changes))
 
 
 @pytest.mark.parametrize("option", ["tensor_parallel_size", "pipeline_parallel_size"])

@@ -46,24 +46,28 @@ class Engine:
         dtype: str = "float32",
         additional_config: dict[str, Any] | None = None,
         kv_transfer_config: dict[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         self.config: RWKV7Config = parse_config(json.loads((model / "config.json").read_text()))
         self.slots = slots
+        defaults: dict[str, Any] = {
+            "max_model_len": 2304,
+            "enable_prefix_caching": False,
+            "num_gpu_blocks_override": slots + 1,
+        }
         self.llm = LLM(
             model=str(model),
             dtype=dtype,
-            max_model_len=2304,
             max_num_seqs=slots,
             max_num_batched_tokens=max(budget, MOST_ROWS),
             enable_chunked_prefill=True,
-            enable_prefix_caching=False,
             enforce_eager=True,
             kv_cache_memory_bytes=state_layout.cache_bytes(self.config, dtype, slots),
-            num_gpu_blocks_override=slots + 1,
             distributed_executor_backend="uni",
             additional_config=additional_config or {},
             kv_transfer_config=kv_transfer_config,
             logits_processors=[args.LOGITS_PROCESSORS["cpu"]],
+            **(defaults | options),
         )
         self.runner: Any = self.llm.llm_engine.model_executor.driver_worker.model_runner
         self.scheduler: Any = self.llm.llm_engine.engine_core.engine_core.scheduler

@@ -6,8 +6,9 @@ states, are in `layers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -86,7 +87,9 @@ class RWKV7Model(nn.Module):
         return hidden if whole_stack is not None else self.norm(hidden)
 
 
-class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
+class RWKV7ForCausalLM(
+    nn.Module, HasInnerState, IsAttentionFree, SupportsPP, vllm_compat.CopiesStates
+):
     """The class that config.json's `architectures` names."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -119,6 +122,11 @@ class RWKV7ForCausalLM(nn.Module, HasInnerState, IsAttentionFree, SupportsPP):
     def get_mamba_state_dtype_from_config(cls, vllm_config: VllmConfig) -> tuple[torch.dtype, ...]:
         """Types of one layer's state, before a model exists."""
         return tuple(getattr(torch, tensor.dtype) for tensor in _layer_state(vllm_config))
+
+    @classmethod
+    def get_mamba_state_copy_func(cls) -> tuple[Callable[..., Any], ...]:
+        """How vLLM's prefix cache copies each tensor of one layer's state."""
+        return vllm_compat.whole_copies(state_layout.TENSORS)
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
         """(rows,) → (rows, size)."""

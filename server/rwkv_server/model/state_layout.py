@@ -14,6 +14,9 @@ from rwkv_server.model.config import RWKV7Config
 # Raised whenever a name, shape, order or meaning below changes: saved states carry it.
 LAYOUT_VERSION = 1
 
+# Tensors of one layer's state.
+TENSORS = 3
+
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
