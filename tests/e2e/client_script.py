@@ -12,7 +12,10 @@ import openai
 
 
 def main() -> None:
-    """Read {base_url, api_key, model, parallel, calls, until}; print one JSON list."""
+    """Read {base_url, api_key, model, parallel, calls, until}; print one JSON list.
+
+    A call with `texts` is a chat of several turns, each sent with all that went before.
+    """
     job = json.load(sys.stdin)
     client = openai.OpenAI(
         base_url=job["base_url"] + "/v1", api_key=job["api_key"], max_retries=0, timeout=120
@@ -20,6 +23,8 @@ def main() -> None:
     end = pathlib.Path(job["until"]) if job.get("until") else None
 
     def answers_of(call: dict[str, Any]) -> list[dict[str, Any]]:
+        if "texts" in call:
+            return hold_chat(client, job["model"], call)
         answers = [perform(client, job["model"], call)]
         while end is not None and not end.exists():
             answers.append(perform(client, job["model"], call))
@@ -28,6 +33,18 @@ def main() -> None:
     with concurrent.futures.ThreadPoolExecutor(job.get("parallel", 1)) as pool:
         answers = [answer for some in pool.map(answers_of, job["calls"]) for answer in some]
     print(json.dumps(answers))
+
+
+def hold_chat(client: openai.OpenAI, model: str, call: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers to one text after the other; each has the messages that were sent for it."""
+    messages: list[dict[str, str]] = []
+    answers: list[dict[str, Any]] = []
+    for text in call["texts"]:
+        messages = [*messages, {"role": "user", "content": text}]
+        answer = perform(client, model, {**call, "body": {**call["body"], "messages": messages}})
+        answers.append({**answer, "messages": messages})
+        messages = [*messages, {"role": "assistant", "content": answer.get("text", "")}]
+    return answers
 
 
 def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str, Any]:
@@ -43,8 +60,8 @@ def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str
         parsed = raw.parse()
         choice = parsed.choices[0]
         text = choice.message.content if "messages" in call["body"] else choice.text
-        told = {"tokens": parsed.usage.completion_tokens, "state": getattr(parsed, "state", None)}
-        return answer | told | {"text": text, "finish": choice.finish_reason}
+        told = {"state": getattr(parsed, "state", None), "finish": choice.finish_reason}
+        return answer | read_usage(parsed.usage) | told | {"text": text}
     except openai.APIStatusError as error:
         body = error.body if isinstance(error.body, dict) else {}
         return {"status": error.status_code, "code": body.get("code"), "text": error.message}
@@ -55,15 +72,22 @@ def perform(client: openai.OpenAI, model: str, call: dict[str, Any]) -> dict[str
 def read_stream(stream: Any) -> dict[str, Any]:
     """Collect a stream: its text, how many chunks had text, how it finished, its usage."""
     pieces: list[str] = []
-    finish, tokens = None, None
+    finish, usage = None, {"tokens": None}
     for chunk in stream:
         for choice in chunk.choices:
             delta = choice.delta.content if hasattr(choice, "delta") else choice.text
             pieces += [delta] if delta else []
             finish = choice.finish_reason or finish
         if chunk.usage is not None:
-            tokens = chunk.usage.completion_tokens
-    return {"text": "".join(pieces), "chunks": len(pieces), "finish": finish, "tokens": tokens}
+            usage = read_usage(chunk.usage)
+    return {"text": "".join(pieces), "chunks": len(pieces), "finish": finish, **usage}
+
+
+def read_usage(usage: Any) -> dict[str, Any]:
+    """Tokens of the answer, of its prompt, and of those the ones that were not read again."""
+    details = usage.prompt_tokens_details
+    cached = (details and details.cached_tokens) or 0
+    return {"tokens": usage.completion_tokens, "prompt": usage.prompt_tokens, "cached": cached}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import re
 from typing import Any
 
 import pytest
@@ -80,11 +82,28 @@ def homes_or_nothing(world: World) -> dict[str, str]:
         return {"": LOST}
 
 
-def test_scaling_to_one_and_back_brings_every_session_home(chat: World) -> None:
-    before = homes(chat)
-    chat.kube.run("scale", "rwkv", "chat", "--replicas=1")
+def test_scaling_to_one_and_back_brings_every_session_home_with_its_states(chat: World) -> None:
+    before, last = homes(chat), "chat-engine-1"
+    session = next(session for session, pod in before.items() if pod == last)
+    elsewhere = next(session for session, pod in before.items() if pod != last)
+    *first, question = state_talk.TEXTS
+    told = state_talk.hold(chat, "chat", session, tuple(first))
+    assert {answer["pod"] for answer in told} == {last}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        log = pool.submit(chat.kube.run, "logs", "-f", "--tail=1", last)
+        chat.kube.run("scale", "rwkv", "chat", "--replicas=1")
+        drained = re.search(r"drained: .*?(\d+) have no copy outside this pod", log.result())
+    assert drained and int(drained[1]) >= len(told), log.result()
     assert chat.wait_ready()["status"]["ready"] == "1/1"
     assert set(homes(chat).values()) == {"chat-engine-0"}
     chat.kube.run("scale", "rwkv", "chat", "--replicas=2")
     assert chat.wait_ready()["status"]["ready"] == "2/2"
     wait_for(lambda: homes(chat) == before, "every session to be home again", timeout=60)
+    resumed = state_talk.go_on(chat, "chat", session, question)
+    assert (resumed["pod"], resumed["state"]["source"]) == (last, "durable"), resumed
+    refs = [{"ref": answer["state"]["ref"]} for answer in told]
+    calls = [state_talk.call("chat", elsewhere, question, ref) for ref in refs]
+    fetched = state_talk.ask(chat, "chat", *calls)
+    sources = [(answer["pod"], answer["state"]["source"]) for answer in fetched]
+    assert sources == [("chat-engine-0", "peer")] * len(told)
+    assert "Nora" in resumed["text"] and fetched[-1]["text"] == resumed["text"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -16,81 +17,79 @@ from world import World, deployment
 pytestmark = pytest.mark.cluster
 
 STORES: dict[str, dict[str, Any]] = {
-    "shared": {"persistentVolumeClaim": {"claimName": "states"}},
-    "bucket": {"s3": s3_pod.STORE},
-    "passing": {"ephemeral": {}},
+    "shared": {"store": {"persistentVolumeClaim": {"claimName": "states"}}},
+    "bucket": {"store": {"s3": s3_pod.STORE}, "automaticReuse": "Durable"},
 }
-SHARED = ("shared", "bucket")
+REPLICAS = {"shared": 2, "bucket": 3}
+NAMES = ("Nora", "Ben", "Ida", "Tom")
+# Of an answer that is being written while its engine is told to go.
+LONG = 1500
 
 
-def with_states(name: str, store: dict[str, Any]) -> dict[str, Any]:
-    """A small deployment; of two engines where they share their states."""
+def with_states(name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """A small deployment of some engines that share their states."""
     obj = deployment(name)
-    obj["spec"]["replicas"] = 2 if name in SHARED else 1
+    obj["spec"]["replicas"] = REPLICAS[name]
     obj["spec"]["hardware"]["resources"] = {"requests": {"cpu": "50m"}}
-    obj["spec"]["state"] = {"store": store, "hotBytes": "16Mi"}
+    obj["spec"]["state"] = {**state, "hotBytes": "16Mi"}
     return obj
 
 
 @pytest.fixture(scope="module")
 def stores(world: World) -> Iterator[World]:
-    """A deployment for each kind of store but the sample's, all Ready."""
+    """A deployment for each kind of shared store, all Ready."""
     claims.make_claim(world, "states")
     s3_pod.start(world)
-    for name, store in STORES.items():
-        world.kube.apply(with_states(name, store))
+    for name, state in STORES.items():
+        world.kube.apply(with_states(name, state))
     for name in STORES:
-        world.wait_ready(name)
+        obj = world.wait_ready(name)
+        assert condition(obj, "StateStoreReady")["reason"] == "Shared"
     yield world
     world.kube.run("delete", "rwkv", *STORES, "--wait=true")
     s3_pod.stop(world)
     world.kube.run("delete", "pvc", "states", "--wait=false")
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_a_session_goes_on_at_another_engine_with_the_same_tokens(stores: World, name: str) -> None:
-    home, other = f"{name}-engine-0", f"{name}-engine-1"
-    session = state_talk.at_home(stores, name, home, "kept")
-    control = state_talk.at_home(stores, name, home, "control")
-    *first, question = state_talk.TEXTS
-    for each in (control, session):
-        told = state_talk.hold(stores, name, each, tuple(first))
-        assert {answer["pod"] for answer in told} == {home}
-    expected = state_talk.go_on(stores, name, control, question)
-    assert (expected["pod"], expected["state"]["source"]) == (home, "hot")
-    assert "Nora" in expected["text"]
+@pytest.fixture(scope="module")
+def dwindling(stores: World) -> Iterator[World]:
+    """The same, but no engine that ends comes back."""
     with stores.no_new_pods():
-        stores.kube.run("delete", "pod", home, "--wait=true")
-        answer = state_talk.go_on(stores, name, session, question)
-    assert (answer.get("pod"), answer["state"]["source"]) == (other, "durable"), answer
-    assert (answer["text"], answer["tokens"]) == (expected["text"], expected["tokens"])
-    assert answer["state"]["parent"] == told[-1]["state"]["ref"]
+        yield stores
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_what_is_in_a_shared_store_is_counted(stores: World, name: str) -> None:
-    obj = stores.wait_ready(name)
-    assert condition(obj, "StateStoreReady")["reason"] == "Shared"
-    looks = itertools.count()
+def test_chats_that_resend_everything_are_reused_behind_three_engines(stores: World) -> None:
+    texts = [
+        [state_talk.OPENING.replace("Nora", f"{name} {number}"), *state_talk.TEXTS[1:], "Thanks."]
+        for name in NAMES
+        for number in range(2)
+    ]
+    short = {"model": "bucket", "max_tokens": 24}
+    calls = [{"texts": chat, "body": short} for chat in texts]
+    answers = ask_at_once(stores, calls)
+    pods = set()
+    turns = len(texts[0])
+    for chat in (answers[at : at + turns] for at in range(0, len(answers), turns)):
+        first, *later = chat
+        assert first["cached"] == 0, first
+        assert [answer["cached"] for answer in later] == [each["prompt"] for each in chat[:-1]]
+        (pod,) = {answer["pod"] for answer in chat}
+        pods.add(pod)
+    assert pods == set(stores.engine_pods("bucket")), "the chats came to some engines only"
+    # Whoever wants the prompt's tokens back gets it read whole.
+    whole = {**short, "extra_body": {"return_token_ids": True}}
+    again = [{"body": {**whole, "messages": answer["messages"]}} for answer in answers]
+    for plain, answer in zip(ask_at_once(stores, again), answers, strict=True):
+        assert plain["cached"] == 0
+        assert [plain[key] for key in SAME] == [answer[key] for key in SAME], answer
 
-    def counted() -> bool:
-        # A deployment that is Ready is looked at every few minutes, or when it changes.
-        stores.kube.run("annotate", "rwkv", name, f"look={next(looks)}", "--overwrite")
-        state = stores.kube.get("rwkv", name)["status"]["state"]
-        return state.get("count", 0) >= 6 and state["bytes"] > 0
 
-    wait_for(counted, f"the states of {name} to be counted", timeout=90, every=1)
+SAME = ("text", "tokens", "finish", "prompt")
 
 
-def test_a_state_that_has_gone_with_its_pod_is_lost_and_said_so(stores: World) -> None:
-    (told,) = state_talk.hold(stores, "passing", "passing", state_talk.TEXTS[:1])
-    stores.kube.run("delete", "pod", "passing-engine-0", "--wait=true")
-    stores.wait_ready("passing")
-    ref = {"ref": told["state"]["ref"]}
-    (answer,) = state_talk.ask(
-        stores, "passing", state_talk.call("passing", "later", state_talk.TEXTS[1], ref)
-    )
-    assert (answer.get("status"), answer.get("code")) == (410, "state_lost"), answer
+def ask_at_once(world: World, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make the calls at the bucket's deployment, four at a time."""
+    return world.call(*calls, url="http://bucket", key=world.api_key("bucket"), parallel=4)
 
 
 def test_credentials_of_the_bucket_are_nowhere_but_in_the_engines_container(stores: World) -> None:
@@ -107,3 +106,87 @@ def test_credentials_of_the_bucket_are_nowhere_but_in_the_engines_container(stor
         }
         assert mounts == ({"engine"} if "-engine-" in name else set())
     assert [where for where, text in texts.items() if s3_pod.SECRET_KEY in text] == []
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_session_goes_on_at_another_engine_with_the_same_tokens(
+    dwindling: World, name: str
+) -> None:
+    home = f"{name}-engine-0"
+    session = state_talk.at_home(dwindling, name, home, "kept")
+    control = state_talk.at_home(dwindling, name, home, "control")
+    *first, question = state_talk.TEXTS
+    for each in (control, session):
+        told = state_talk.hold(dwindling, name, each, tuple(first))
+        assert {answer["pod"] for answer in told} == {home}
+    expected = state_talk.go_on(dwindling, name, control, question)
+    assert (expected["pod"], expected["state"]["source"]) == (home, "hot")
+    assert "Nora" in expected["text"]
+    others = set(dwindling.engine_pods(name)) - {home}
+    dwindling.kube.run("delete", "pod", home, "--wait=true")
+    answer = state_talk.go_on(dwindling, name, session, question)
+    assert answer.get("pod") in others and answer["state"]["source"] == "durable", answer
+    assert (answer["text"], answer["tokens"]) == (expected["text"], expected["tokens"])
+    assert answer["state"]["parent"] == told[-1]["state"]["ref"]
+
+
+def test_a_drain_writes_what_waits_and_another_engine_goes_on_from_all_of_it(
+    dwindling: World,
+) -> None:
+    home, other = "bucket-engine-1", "bucket-engine-2"
+    session = state_talk.at_home(dwindling, "bucket", home, "drained")
+    openings = [{"role": "user", "content": f"Hello, I am {name}."} for name in NAMES]
+    endless = {"ignore_eos": True, "min_tokens": LONG}
+    body = {"model": "bucket", "stream": True, "stream_options": {"include_usage": True}}
+    body |= {"max_tokens": LONG, "extra_body": endless}
+    calls = [{"session": session, "body": {**body, "messages": [text]}} for text in openings]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answering = pool.submit(ask_at_once, dwindling, calls)
+        busy = len(calls)
+        wait_for(lambda: dwindling.running(home) == busy, "all answers to be under way", every=0.1)
+        log = pool.submit(dwindling.kube.run, "logs", "-f", "--tail=1", home)
+        with s3_pod.standing_still(dwindling):
+            dwindling.kube.run("delete", "pod", home, "--wait=false")
+            wait_for(lambda: writing(dwindling, home), "the drain to write", timeout=90, every=0.1)
+        answers = answering.result()
+        assert f"drained: {len(calls)} states written" in log.result()
+    told = [(answer["pod"], answer["tokens"], answer["cached"]) for answer in answers]
+    assert told == [(home, LONG, 0)] * len(calls)
+    for opening, answer in zip(openings, answers, strict=True):
+        later = {"role": "user", "content": state_talk.TEXTS[-1]}
+        chat = [opening, {"role": "assistant", "content": "Nice to meet you."}, later]
+        goes_on_from(dwindling, other, chat, answer["prompt"])
+
+
+def writing(world: World, pod: str) -> bool:
+    """Whether an engine's drain has come to its states."""
+    progress = world.ask_ops(pod, "progress")
+    return "writing states" in progress["message"]
+
+
+def goes_on_from(world: World, pod: str, chat: list[dict[str, str]], length: int) -> None:
+    """The chat's beginning of that length is in the store, and stands for what it was made from."""
+    call = {"body": {"model": "bucket", "messages": chat, "max_tokens": 24}}
+
+    def resumed() -> dict[str, Any]:
+        # What a busy store brings too late for one request is there for the next.
+        (answer,) = ask_at_once(world, [call])
+        return answer if answer["cached"] == length else {}
+
+    answer = wait_for(resumed, f"{length} tokens of {chat} to be found in the store")
+    assert answer["pod"] == pod
+    call["body"]["extra_body"] = {"return_token_ids": True}
+    (plain,) = ask_at_once(world, [call])
+    assert (plain["cached"], plain["text"]) == (0, answer["text"])
+
+
+def test_what_is_in_a_shared_store_is_counted(dwindling: World) -> None:
+    looks = itertools.count()
+
+    def counted(name: str) -> bool:
+        # A deployment that is Ready is looked at every few minutes, or when it changes.
+        dwindling.kube.run("annotate", "rwkv", name, f"look={next(looks)}", "--overwrite")
+        state = dwindling.kube.get("rwkv", name)["status"]["state"]
+        return state.get("count", 0) >= 6 and state["bytes"] > 0
+
+    wait_for(lambda: all(map(counted, STORES)), "the states to be counted", timeout=90, every=1)

@@ -7,18 +7,18 @@ import json
 
 import installation
 import pytest
+import state_talk
 from kube import wait_for
 from world import World
 
 pytestmark = pytest.mark.cluster
 
-# Nearly all that the sample's maxModelLen of 4096 has room for: engines are fast with this model.
-LONG = 4000
+LONG = 1200
 OVER = "/tmp/rollout-is-over"
 
 
 def long_stream(session: str) -> dict[str, object]:
-    """A stream that outlasts the moment at which its pod is told to go."""
+    """A stream; made again and again, one is there whenever its pod is told to go."""
     body = {
         "prompt": "User: Tell me a joke.\n\nAssistant:",
         "stream": True,
@@ -31,11 +31,14 @@ def long_stream(session: str) -> dict[str, object]:
 
 def test_a_rolling_update_breaks_no_stream_and_survives_an_operator_restart(chat: World) -> None:
     before = {name: pod["metadata"]["uid"] for name, pod in chat.engine_pods().items()}
-    calls = [long_stream(f"session-{number}") for number in range(6)]
+    sessions = [state_talk.at_home(chat, "chat", pod, "stream") for pod in before]
+    calls = [long_stream(session) for session in sessions for _ in range(2)]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         streams = pool.submit(chat.call, *calls, parallel=len(calls), until=OVER)
         try:
-            wait_for(lambda: all(running(chat)), "streams from both engines", timeout=60)
+            wait_for(
+                lambda: all(map(chat.running, before)), "streams from both engines", timeout=60
+            )
             patch = json.dumps({"spec": {"engine": {"maxNumSeqs": 12}}})
             chat.kube.run("patch", "rwkv", "chat", "--type=merge", "-p", patch)
             wait_for(lambda: told_to_go(chat, before), "the rollout to begin", timeout=60)
@@ -57,15 +60,6 @@ def test_a_rolling_update_breaks_no_stream_and_survives_an_operator_restart(chat
     after = {name: pod["metadata"]["uid"] for name, pod in chat.engine_pods().items()}
     assert set(after) == set(before)
     assert not set(after.values()) & set(before.values()), "a pod of the old template is left"
-
-
-def running(world: World) -> list[int]:
-    """Requests that each engine is working on, by its own report."""
-    counts = []
-    for name in world.engine_pods():
-        path = f"/api/v1/namespaces/default/pods/{name}:8001/proxy/report"
-        counts.append(json.loads(world.kube.run("get", "--raw", path))["requests"]["running"])
-    return counts
 
 
 def told_to_go(world: World, before: dict[str, str]) -> set[str]:

@@ -1,4 +1,7 @@
-"""Each source gives the same answer; a download survives a kill, a token stays secret."""
+"""Each source gives the same answer; a download survives a kill, a token stays secret.
+
+Their engines keep states in themselves: here is also what becomes of such a state.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import claims
 import hub_pod
 import installation
 import pytest
+import state_talk
 from kube import Wanted, condition, wait_for
 from world import World, deployment
 
@@ -77,6 +81,54 @@ def models(world: World) -> Iterator[World]:
     world.kube.run("delete", "pvc", "shelf", "cache", "--wait=false")
 
 
+@pytest.fixture(scope="module")
+def engines(models: World) -> World:
+    """An engine of each source, on its way; the download of one was killed half way."""
+    kill_halfway(models)
+    for other in others().values():
+        models.kube.apply(other)
+    return models
+
+
+def others() -> dict[str, dict[str, Any]]:
+    """The deployments of the other sources."""
+    pth = {"modelScope": {"repo": "org/pth", "tokenSecretRef": hub_pod.SECRET}}
+    image = {"image": {"reference": MODEL_IMAGE, "path": "model"}}
+    claim = {"persistentVolumeClaim": {"claimName": "shelf", "path": "a/tiny"}}
+    return {
+        "from-scope": from_hub("from-scope", pth, cache={"sizeLimit": "1Gi"}),
+        "from-image": small("from-image", **image),
+        "from-volume": small("from-volume", **claim),
+    }
+
+
+def kill_halfway(world: World) -> None:
+    """Have two pods ask for the same download, and kill the one that has begun it."""
+    source = {"huggingFace": {"repo": "org/model", "tokenSecretRef": hub_pod.SECRET}}
+    obj = from_hub("from-hub", source, cache={"claimName": "cache"})
+    obj["spec"]["replicas"] = 2
+    world.kube.apply(obj)
+    message = wait_for(lambda: halfway(world), "a download that tells its percents", timeout=180)
+    (pod,) = re.findall(
+        r"(from-hub-engine-\d): Downloading \d+%, [\d.]+ [KM]iB of [\d.]+ MiB", message
+    )
+    world.kube.run("delete", "pod", pod, "--grace-period=0", "--force")
+    before = hub_pod.told(world)
+    assert before["sent"] < before["size"], "the download was over before it was killed"
+    hub_pod.hurry(world)
+
+
+def halfway(world: World) -> str:
+    """The message of a download that is between a tenth and its end."""
+    obj = world.kube.get("rwkv", "from-hub")
+    found = condition(obj, "ModelLoaded")
+    percent = obj.get("status", {}).get("model", {}).get("downloadPercent", 0)
+    if found.get("reason") == "Downloading" and percent >= 10:
+        message: str = found["message"]
+        return message
+    return ""
+
+
 MODEL_IMAGE = "localhost/rwkv-operator/e2e-model:1"
 
 
@@ -99,52 +151,17 @@ def test_what_keeps_a_model_from_arriving_is_told(models: World) -> None:
     models.kube.run("delete", "rwkv", *WRONG)
 
 
-def test_a_killed_download_goes_on_and_two_pods_download_once(models: World) -> None:
-    source = {"huggingFace": {"repo": "org/model", "tokenSecretRef": hub_pod.SECRET}}
-    obj = from_hub("from-hub", source, cache={"claimName": "cache"})
-    obj["spec"]["replicas"] = 2
-    models.kube.apply(obj)
-    message = wait_for(lambda: halfway(models), "a download that tells its percents", timeout=180)
-    (pod,) = re.findall(
-        r"(from-hub-engine-\d): Downloading \d+%, [\d.]+ [KM]iB of [\d.]+ MiB", message
-    )
-    models.kube.run("delete", "pod", pod, "--grace-period=0", "--force")
-    before = hub_pod.told(models)
-    assert before["sent"] < before["size"], "the download was over before it was killed"
-    hub_pod.hurry(models)
-    wait_for(lambda: have_fetched(models, 2), "both pods to have the model", timeout=240)
-    after = hub_pod.told(models)
+def test_a_killed_download_goes_on_and_two_pods_download_once(engines: World) -> None:
+    wait_for(lambda: have_fetched(engines, 2), "both pods to have the model", timeout=240)
+    after = hub_pod.told(engines)
     assert after["sent"] < 1.2 * after["size"], after
     assert [asked for asked in after["ranges"] if asked], "nothing went on where it had stopped"
     assert after["secrets"] == [], "the token was sent to where the hub redirects"
-    told = [event["message"] for event in events(models, "from-hub", "Downloading")]
+    told = [event["message"] for event in events(engines, "from-hub", "Downloading")]
     assert 1 <= len(told) <= 12, told
-    wait_for(lambda: events(models, "from-hub", "Downloaded"), "an event that tells of its end")
+    wait_for(lambda: events(engines, "from-hub", "Downloaded"), "an event that tells of its end")
     # One engine is enough for its answer.
-    models.kube.run("scale", "rwkv", "from-hub", "--replicas=1")
-
-
-def others() -> dict[str, dict[str, Any]]:
-    """The deployments of the other sources."""
-    pth = {"modelScope": {"repo": "org/pth", "tokenSecretRef": hub_pod.SECRET}}
-    image = {"image": {"reference": MODEL_IMAGE, "path": "model"}}
-    claim = {"persistentVolumeClaim": {"claimName": "shelf", "path": "a/tiny"}}
-    return {
-        "from-scope": from_hub("from-scope", pth, cache={"sizeLimit": "1Gi"}),
-        "from-image": small("from-image", **image),
-        "from-volume": small("from-volume", **claim),
-    }
-
-
-def halfway(world: World) -> str:
-    """The message of a download that is between a tenth and its end."""
-    obj = world.kube.get("rwkv", "from-hub")
-    found = condition(obj, "ModelLoaded")
-    percent = obj.get("status", {}).get("model", {}).get("downloadPercent", 0)
-    if found.get("reason") == "Downloading" and percent >= 10:
-        message: str = found["message"]
-        return message
-    return ""
+    engines.kube.run("scale", "rwkv", "from-hub", "--replicas=1")
 
 
 def have_fetched(world: World, count: int) -> bool:
@@ -163,17 +180,28 @@ def events(world: World, name: str, reason: str) -> list[dict[str, Any]]:
     return world.kube.items("events", "--field-selector", fields)
 
 
-def test_every_source_gives_the_same_answer(models: World, chat: World) -> None:
-    for other in others().values():
-        models.kube.apply(other)
+def test_a_state_that_has_gone_with_its_pod_is_lost_and_said_so(engines: World) -> None:
+    name = "from-image"
+    assert engines.wait_ready(name)["status"]["state"]["store"] == "ephemeral"
+    (told,) = state_talk.hold(engines, name, "passing", state_talk.TEXTS[:1])
+    engines.kube.run("delete", "pod", f"{name}-engine-0", "--wait=true")
+    engines.wait_ready(name)
+    ref = {"ref": told["state"]["ref"]}
+    (answer,) = state_talk.ask(
+        engines, name, state_talk.call(name, "later", state_talk.TEXTS[1], ref)
+    )
+    assert (answer.get("status"), answer.get("code")) == (410, "state_lost"), answer
+
+
+def test_every_source_gives_the_same_answer(engines: World, chat: World) -> None:
     (bundled,) = chat.call({"body": HELLO})
     assert bundled["text"]
     sizes = {chat.kube.get("rwkv", "chat")["status"]["model"]["stateBytes"]}
     for name in SERVED:
-        obj = models.wait_ready(name)
+        obj = engines.wait_ready(name)
         sizes.add(obj["status"]["model"]["stateBytes"])
         call = {"body": {**HELLO, "model": name}}
-        (answer,) = models.call(call, url=f"http://{name}", key=models.api_key(name))
+        (answer,) = engines.call(call, url=f"http://{name}", key=engines.api_key(name))
         assert answer.get("text") == bundled["text"], (name, answer)
     assert len(sizes) == 1
 

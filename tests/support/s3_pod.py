@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import installation
@@ -45,6 +47,28 @@ def stop(world: World) -> None:
     world.kube.run("delete", "pod/s3", "service/s3", "secret/s3", "--wait=false")
 
 
+@contextlib.contextmanager
+def standing_still(world: World) -> Iterator[None]:
+    """The server takes connections meanwhile, and answers none."""
+    _signal(world, "SIGSTOP")
+    try:
+        yield
+    finally:
+        _signal(world, "SIGCONT")
+
+
+_SIGNAL = """
+import os, pathlib, signal, sys
+names = {at: at.read_text().strip() for at in pathlib.Path('/proc').glob('[0-9]*/comm')}
+(server,) = [at for at, name in names.items() if name == 'versitygw']
+os.kill(int(server.parent.name), getattr(signal, sys.argv[1]))
+"""
+
+
+def _signal(world: World, name: str) -> None:
+    world.kube.run("exec", "s3", "-c", "hand", "--", "python3", "-c", _SIGNAL, name)
+
+
 def build_image() -> str:
     """An image that holds the server's binary and nothing else."""
     context = installation.ROOT / "build" / "e2e-s3"
@@ -76,11 +100,14 @@ def _pod(world: World) -> dict[str, Any]:
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "volumeMounts": [data],
     }
+    hand = {"name": "hand", "image": world.images["operator"], "command": ["sleep", "86400"]}
     return {
         "terminationGracePeriodSeconds": 0,
+        # So that `hand` can stop the server, which has no shell and may not be process 1.
+        "shareProcessNamespace": True,
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "fsGroup": 65532},
         "initContainers": [bucket],
-        "containers": [server],
+        "containers": [server, hand],
         "volumes": [{"name": "data", "emptyDir": {}}],
     }

@@ -97,6 +97,17 @@ class World:
         selector = f"serving.rwkv.dev/deployment={name},serving.rwkv.dev/component=engine"
         return {pod["metadata"]["name"]: pod for pod in self.kube.items("pods", "-l", selector)}
 
+    def ask_ops(self, pod: str, path: str) -> dict[str, Any]:
+        """What an engine tells on its ops port: `report` or `progress`."""
+        raw = f"/api/v1/namespaces/default/pods/{pod}:8001/proxy/{path}"
+        told: dict[str, Any] = json.loads(self.kube.run("get", "--raw", raw))
+        return told
+
+    def running(self, pod: str) -> int:
+        """Requests that an engine is working on, by its own report."""
+        count: int = self.ask_ops(pod, "report")["requests"]["running"]
+        return count
+
     def is_replaced(self, name: str, uid: str) -> bool:
         """Whether another engine pod of the sample than that one has the name, and is ready."""
         pod = self.engine_pods().get(name)
