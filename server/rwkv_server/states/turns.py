@@ -33,6 +33,7 @@ from rwkv_server.states.frame import Snapshot, choose_snapshot
 from rwkv_server.states.hot import Slot
 from rwkv_server.states.loading import check_name, hot_key
 from rwkv_server.states.record import Finish, Record
+from rwkv_server.states.room import Room
 from rwkv_server.states.sessions import last_state_of
 from rwkv_server.states.turn import (
     Answer,
@@ -48,8 +49,7 @@ from rwkv_server.states.turn import (
 )
 from rwkv_server.states.wishes import Wish
 
-# How long a request waits for memory, and how long its end may take after its last token.
-WAIT_S = 30.0
+# How long a request's end may take after its last token.
 END_S = 60.0
 V1_PREFIX = "rwkv-"
 
@@ -72,8 +72,9 @@ class Turns:
     ) -> None:
         """Take the parts; `clock` is in seconds since 1970."""
         self._identity, self._layout = identity, parts.layout
-        self._store, self._hot, self._events = parts.store, parts.hot, parts.events
+        self._store, self._events = parts.store, parts.events
         self._loader, self._sessions = parts.loader, parts.sessions
+        self._room = Room(parts.hot, parts.loader, automatic)
         self._commits = Commits(parts.store, parts.hot, parts.layout)
         self._clock, self._random_bytes = clock, random_bytes
         self._automatic = automatic
@@ -154,7 +155,7 @@ class Turns:
         try:
             if self._automatic is not None:
                 await self._automatic.settle(turn, tokens)
-            await self._take_slots(turn)
+            await self._room.take(turn)
             if wish.session is not None and parent.place is not None:
                 turn.claim = await self._sessions.claim(wish.tenant, wish.session, parent.place)
         except BaseException:
@@ -165,44 +166,6 @@ class Turns:
         if turn.prompt is not None:
             self._events.expect(turn.id)
         return turn
-
-    async def _take_slots(self, turn: Turn) -> None:
-        """Reserve all memory that the turn needs, then load what it goes on from."""
-        room = await self._reserve(turn)
-        if turn.parent is None:
-            return
-        if room is not None:
-            turn.load = room
-            loaded = await self._loader.load(turn.parent, room)
-            turn.load, turn.source = loaded.slot, loaded.source
-        counters.resumes.labels(turn.source).inc()
-
-    async def _reserve(self, turn: Turn) -> Slot | None:
-        """Pin the parent's snapshot and the slots to save to; a slot for what has to be loaded.
-
-        Who waits for memory holds none meanwhile: two that each held a part of what they need would
-        wait for each other. So there is room for the parent, too, until it turns out to be here.
-        """
-        parent, saves = turn.parent, turn.wish.save
-        if parent is not None and saves:
-            self._loader.touch(parent)
-        elif parent is not None:
-            turn.load = self._loader.find(parent)
-        loads = parent is not None and turn.load is None
-        count = (2 if saves else 0) + (1 if loads else 0)
-        slots = await self._hot.acquire(count, WAIT_S) if count else []
-        if saves:
-            turn.save, turn.prompt = slots.pop(), slots.pop()
-        if parent is None and self._automatic is not None:
-            self._automatic.find(turn)
-            await self._automatic.make_room(turn)
-        if parent is not None and turn.load is None:
-            turn.load = self._loader.find(parent)
-            if turn.load is not None:
-                self._hot.release(slots.pop())
-        if parent is not None and turn.load is not None:
-            turn.source = "hot"
-        return slots.pop() if slots else None
 
     async def ended(self, turn: Turn) -> Ended:
         """Wait for the engine to have made all copies of a turn that saves."""
@@ -263,18 +226,11 @@ class Turns:
             with contextlib.suppress(StateNotFound):
                 await self._store.delete(record.tenant, record.ref)
         check_kept(turn)
-        self._keep(turn, hot_key(record), slot)
+        self._room.keep(turn, hot_key(record), slot)
         if turn.claim is not None:
             await self._sessions.end(turn.claim, record.ref)
             turn.claim = None
         return record
-
-    def _keep(self, turn: Turn, key: str, slot: Slot) -> None:
-        self._hot.keep(key, slot)
-        if slot is turn.save:
-            turn.save = None
-        else:
-            turn.prompt = None
 
     async def _let_go(self, turn: Turn) -> None:
         """Give back whatever the turn still holds, once."""
@@ -293,11 +249,7 @@ class Turns:
     async def _give_back(self, turn: Turn) -> None:
         self._count(turn, -1)
         self._events.forget(turn.id)
-        if turn.load is not None:
-            self._hot.unpin(turn.load)
-        for slot in filter(None, (turn.save, turn.prompt)):
-            self._hot.release(slot)
-        turn.load = turn.save = turn.prompt = None
+        self._room.give_back(turn)
         if turn.claim is not None:
             claim, turn.claim = turn.claim, None
             # Not ended, it ends by its deadline; ended by somebody else, it's no longer ours.

@@ -9,7 +9,7 @@ import time
 import paper_server
 import pytest
 
-from rwkv_server.states import turns
+from rwkv_server.states import room
 from rwkv_server.states.errors import StateStoreFull, StateStoreUnavailable
 
 
@@ -184,7 +184,7 @@ async def test_memory_for_all_or_none(tmp_path, monkeypatch):
             *(server.complete("b", {"ref": ref, "save": True}, max_tokens=2) for _ in range(6))
         )
         assert len({told(answer)["ref"] for answer in answers}) == 6
-        monkeypatch.setattr(turns, "WAIT_S", 0.05)
+        monkeypatch.setattr(room, "WAIT_S", 0.05)
         server.engine.gate = asyncio.Event()
         body = {"prompt": "b", "state": {"save": True}}
         first = asyncio.create_task(server.post("/v1/completions", **body))
