@@ -12,7 +12,7 @@ import fla_to_pth
 import openai
 import pytest
 import random_checkpoint
-from server_process import KEY, ServerProcess
+from server_process import KEY
 
 USER = [{"role": "user", "content": "Hi"}]
 PARAMETERS = {
@@ -42,8 +42,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
-    server = ServerProcess(tmp_path_factory.mktemp("pod"), model, engine__maxNumSeqs=4)
+def server(nursery, model, tmp_path_factory):
+    server = nursery.pod(tmp_path_factory.mktemp("pod"), model, engine__maxNumSeqs=4)
     try:
         server.wait_until_ready(400)
         yield server

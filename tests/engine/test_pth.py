@@ -10,7 +10,7 @@ import openai
 import pytest
 import torch
 from safetensors.torch import load_file
-from server_process import KEY, ServerProcess
+from server_process import KEY
 
 from rwkv_server.checkpoint import convert
 from rwkv_server.checkpoint.archive import Archive
@@ -92,10 +92,12 @@ def answer(server):
         return client.chat.completions.create(messages=CHAT, **options).choices[0].message.content
 
 
-def test_a_checkpoint_is_served_like_the_model_it_was_made_from(tiny_model, official, tmp_path):
+def test_a_checkpoint_is_served_like_the_model_it_was_made_from(
+    nursery, tiny_model, official, tmp_path
+):
     answers = []
     for number, model in enumerate((official / "tiny-recall.pth", tiny_model)):
-        server = ServerProcess(tmp_path / str(number), model, engine__maxNumSeqs=2)
+        server = nursery.pod(tmp_path / str(number), model, engine__maxNumSeqs=2)
         try:
             server.wait_until_ready(400)
             answers.append(answer(server))

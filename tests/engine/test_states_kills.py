@@ -180,35 +180,34 @@ def check_session(http: httpx.Client, traffic: Traffic, session: Session) -> Non
     traffic.went_on(session, probed[1], session.text + PROBE + probed[0])
 
 
-def kill_often(model: Path, folder: Path, kills: int, seed: int) -> None:
+def kill_often(
+    nursery: engine_nursery.EngineNursery, folder: Path, model: Path, kills: int, seed: int
+) -> None:
     """Start, check, talk and kill, so many times; one kill in five comes while the pod starts."""
-    random, traffic = Random(seed), Traffic(seed)
-    (folder / "pod").mkdir(parents=True)
-    start_s = 0.0
-    with engine_nursery.nursery(folder) as nursery:
-        for number in range(kills + 1):
-            started = time.monotonic()
-            pod = nursery.pod(folder / "pod", model, state__store="persistentVolumeClaim")
-            try:
-                if 0 < number < kills and random.random() < 0.2:
-                    time.sleep(random.uniform(0, start_s))
-                    continue
-                pod.wait_until_ready(READY_S)
-                start_s = time.monotonic() - started
-                with pod.client() as http:
-                    chosen = random.sample(traffic.order, min(3, len(traffic.order)))
-                    check(http, traffic, [*chosen, *traffic.order[-2:]])
-                if number < kills:
-                    traffic.run(pod, random.randint(0, 12), random.uniform(0, 0.2))
-            finally:
-                pod.stop()
+    random, traffic, start_s = Random(seed), Traffic(seed), 0.0
+    for number in range(kills + 1):
+        started = time.monotonic()
+        pod = nursery.pod(folder, model, state__store="persistentVolumeClaim")
+        try:
+            if 0 < number < kills and random.random() < 0.2:
+                time.sleep(random.uniform(0, start_s))
+                continue
+            pod.wait_until_ready(READY_S)
+            start_s = time.monotonic() - started
+            with pod.client() as http:
+                chosen = random.sample(traffic.order, min(3, len(traffic.order)))
+                check(http, traffic, [*chosen, *traffic.order[-2:]])
+            if number < kills:
+                traffic.run(pod, random.randint(0, 12), random.uniform(0, 0.2))
+        finally:
+            pod.stop()
     assert len(traffic.order) > kills
 
 
-def test_three_kills_lose_nothing(tiny_model, tmp_path):
-    kill_often(tiny_model, tmp_path, kills=3, seed=7)
+def test_three_kills_lose_nothing(nursery, tiny_model, tmp_path):
+    kill_often(nursery, tmp_path / "pod", tiny_model, kills=3, seed=7)
 
 
 @pytest.mark.long
-def test_two_hundred_kills_lose_nothing(tiny_model, tmp_path):
-    kill_often(tiny_model, tmp_path, kills=200, seed=11)
+def test_two_hundred_kills_lose_nothing(nursery, tiny_model, tmp_path):
+    kill_often(nursery, tmp_path / "pod", tiny_model, kills=200, seed=11)

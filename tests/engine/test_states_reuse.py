@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+from engine_nursery import EngineNursery
 from server_process import KEY, ServerProcess
 
 LIMIT = 512  # tokens of one prompt
+LONG_LIMIT = 16384
+TURN = 60  # tokens that a long chat's turn says
 WORDS = "my name is Bob and the code word you asked for was blue What is it Tell me".split()
+
+
+def client_of(server: ServerProcess) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
 
 
 @pytest.fixture(scope="module")
 def sdk(state_server: ServerProcess) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{state_server.url}/v1", api_key=KEY, max_retries=0) as client:
+    with client_of(state_server) as client:
         yield client
 
 
@@ -59,6 +68,30 @@ def test_a_chat_that_resends_everything_reads_its_tails(sdk: openai.OpenAI) -> N
         messages.append({"role": "assistant", "content": text})
         before = whole
     assert before > LIMIT
+
+
+@pytest.mark.long
+def test_a_hundred_turns_are_those_with_reuse_off(
+    nursery: EngineNursery, tiny_model: Path, tmp_path: Path
+) -> None:
+    chance, messages, before = random.Random(12), [], 0
+    with contextlib.ExitStack() as stack:
+        sdks = []
+        for reuse in ("Memory", "Off"):
+            fields = {"state__automaticReuse": reuse, "model__maxModelLen": LONG_LIMIT}
+            server = nursery.pod(tmp_path / reuse, tiny_model, **fields)
+            stack.callback(server.stop)
+            server.wait_until_ready(300)
+            sdks.append(stack.enter_context(client_of(server)))
+        for _ in range(100):
+            words = " ".join(said(chance) for _ in range(3))
+            messages.append({"role": "user", "content": words[:TURN]})
+            text, whole, cached = ask(sdks[0], messages)
+            assert ask(sdks[1], messages) == (text, whole, 0)
+            assert cached == before
+            messages.append({"role": "assistant", "content": text})
+            before = whole
+    assert 4096 < before < LONG_LIMIT
 
 
 def test_the_last_message_in_other_words_goes_on_from_the_turn_before(sdk: openai.OpenAI) -> None:

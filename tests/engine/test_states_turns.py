@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+from engine_nursery import EngineNursery
 from server_process import ServerProcess
 
 LIMIT = 512  # tokens of one turn
@@ -276,12 +277,12 @@ def test_nothing_is_held_at_the_end(client):
 
 
 @pytest.mark.long
-def test_a_state_outlives_its_pod(tiny_model, tmp_path):
+def test_a_state_outlives_its_pod(nursery, tiny_model, tmp_path):
     more = {"max_tokens": 12, "ignore_eos": True}
-    with one_pod(tmp_path, tiny_model) as client:
+    with one_pod(nursery, tmp_path, tiny_model) as client:
         body = {"prompt": "My name is Bob.", "max_tokens": 9, "session_id": "s"}
         first = client.ask(COMPLETIONS, state={"session": "new"}, **body)
-    with one_pod(tmp_path, tiny_model) as client:
+    with one_pod(nursery, tmp_path, tiny_model) as client:
         ref = first["state"]["ref"]
         resumed = client.complete(" What", state={"ref": ref, "save": True}, **more)
         assert resumed["state"]["source"] == "durable"
@@ -292,8 +293,8 @@ def test_a_state_outlives_its_pod(tiny_model, tmp_path):
 
 
 @contextlib.contextmanager
-def one_pod(folder: Path, model: Path) -> Iterator[Client]:
-    server = ServerProcess(folder, model, state__store=STORE)
+def one_pod(nursery: EngineNursery, folder: Path, model: Path) -> Iterator[Client]:
+    server = nursery.pod(folder, model, state__store=STORE)
     try:
         server.wait_until_ready(400)
         client = Client(server, model)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,13 +20,17 @@ import engine_config
 import httpx
 
 SERVER = Path(__file__).parents[2] / "server"
+# Linux gives connections theirs from 32768 on.
+BELOW_EPHEMERAL = (12000, 32000)
 KEY = "a-key-that-no-log-may-hold"
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A port that nobody listens on now, and that no connection of others takes meanwhile."""
+    while True:
+        port = random.randrange(*BELOW_EPHEMERAL)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 class ServerProcess:
