@@ -5,9 +5,115 @@ Apart from it because engine and workers need none of this. Written for 0.18 and
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+# Where later versions render what comes in over HTTP, and what there takes tokens for messages.
+_ONLINE, _TAKES = "vllm.renderers.online_renderer", "_reused_prompt_token_ids"
+# How 0.18 calls the renderer of tokenizers that are transformers' own.
+_PLAIN_RENDERER = "hf"
+
+
+@dataclass
+class Carried:
+    """Tokens that stand for the messages of one chat.
+
+    Attributes:
+        taken: whether a renderer has given them to the engine.
+    """
+
+    tokens: Sequence[int]
+    taken: bool = False
+
+
+_carried: contextvars.ContextVar[Carried | None] = contextvars.ContextVar(
+    "rwkv_carried", default=None
+)
+
+
+@contextlib.contextmanager
+def carry(tokens: Sequence[int]) -> Iterator[Carried]:
+    """Let tokens stand for the messages of the chat that is asked for in this context."""
+    carried = Carried(tokens)
+    before = _carried.set(carried)
+    try:
+        yield carried
+    finally:
+        _carried.reset(before)
+
+
+def take_carried() -> list[int] | None:
+    """The tokens that stand for the messages to be rendered, if there are any."""
+    carried = _carried.get()
+    if carried is None:
+        return None
+    carried.taken = True
+    return list(carried.tokens)
+
+
+@dataclass(frozen=True)
+class ChatRoutes:
+    """What vLLM's routes for chats and Responses can; its versions differ there.
+
+    Attributes:
+        take_tokens: whether tokens may stand in `kv_transfer_params` for messages, a Response has
+            that field, and a reasoning effort switches thinking. 0.18 has none of it.
+    """
+
+    take_tokens: bool
+
+    def hand_over(
+        self, body: Mapping[str, Any], params: Mapping[str, Any], tokens: list[int]
+    ) -> tuple[dict[str, Any], list[int] | None]:
+        """The way of a framed chat or Response: its body, and tokens to `carry` beside that.
+
+        Args:
+            body: with something that stands for messages or input.
+            params: the connector's, signed; texts by name.
+            tokens: the whole prompt.
+        """
+        if self.take_tokens:
+            return {**body, "kv_transfer_params": {**params, "prompt_token_ids": tokens}}, None
+        if "messages" in body:
+            return {**body, "kv_transfer_params": dict(params)}, tokens
+        # The connector finds them among these: `states.connector.compat.find_params`.
+        given = body.get("vllm_xargs") or {}
+        arguments = {**given, **params} if isinstance(given, Mapping) else given
+        return {**body, "vllm_xargs": arguments}, tokens
+
+    def template_request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A chat request whose reasoning effort tells the template what vLLM's route tells it."""
+        if self.take_tokens or request.get("reasoning_effort") is None:
+            return request
+        given = request.get("chat_template_kwargs")
+        arguments = dict(given) if isinstance(given, Mapping) else {}
+        arguments["reasoning_effort"] = request["reasoning_effort"]
+        return {**request, "reasoning_effort": None, "chat_template_kwargs": arguments}
+
+
+def find_routes() -> ChatRoutes:
+    """What this vLLM's routes can."""
+    try:
+        return ChatRoutes(hasattr(importlib.import_module(_ONLINE), _TAKES))
+    except ImportError:
+        return ChatRoutes(take_tokens=False)
+
+
+def register_renderer(path: str) -> None:
+    """Let a renderer that takes carried tokens stand for vLLM's plain one, where chats need it."""
+    from vllm.renderers.registry import RENDERER_REGISTRY
+
+    # Asked without an import: that takes seconds, and the engine's process never needs it.
+    if importlib.util.find_spec(_ONLINE) is not None:
+        return
+    own = _module_and_class(path)
+    if RENDERER_REGISTRY.renderers.get(_PLAIN_RENDERER) != own:
+        RENDERER_REGISTRY.register(_PLAIN_RENDERER, *own)
 
 
 def register_chat(

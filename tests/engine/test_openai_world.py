@@ -219,6 +219,28 @@ def test_results_of_tools_go_back(sdk):
     assert choice.message.content == "Warm."
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_and_its_result_by_state(sdk, stream):
+    asked = forced("I look.\n" + CALL, tools=TOOLS)
+    asked["extra_body"]["state"] = {"save": True}
+    answer = sdk.chat.completions.create(**asked, stream=stream)
+    if stream:
+        *chunks, answer = answer
+        _, calls, reason = streamed([*chunks, answer])
+    else:
+        calls, reason = answer.choices[0].message.tool_calls, answer.choices[0].finish_reason
+    assert (reason, [arguments(call) for call in calls]) == (
+        "tool_calls", [("weather", {"city": "Köln"})]
+    )  # fmt: skip
+    result = {"role": "tool", "tool_call_id": calls[0].id, "content": "21 degrees"}
+    asked = forced("Warm.", [result], tools=TOOLS, logprobs=True)
+    asked["extra_body"]["state"] = {"ref": answer.state["ref"]}
+    warm = sdk.chat.completions.create(**asked)
+    assert warm.choices[0].message.content == "Warm."
+    assert "".join(one.token for one in warm.choices[0].logprobs.content).startswith("Warm.")
+    assert warm.state["resumed"] and warm.usage.prompt_tokens < 30
+
+
 def test_thinking_is_told_apart(sdk):
     options = {"model": "chat", "messages": USER, "max_tokens": 12, "temperature": 0}
     plain = sdk.chat.completions.create(**options)

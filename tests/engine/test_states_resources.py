@@ -15,21 +15,12 @@ import pytest
 from safetensors.numpy import load, save
 from server_process import KEY
 
-from rwkv_server.states.chats import take_tokens
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "state-api.md"
 BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.DOTALL)
 TEXT = "User: My name is Nora.\n\nAssistant: Hello Nora!\n\n"
 ASK = "User: What is my name?\n\nAssistant:"
 RAW = {"content-type": "application/octet-stream"}
-
-
-@pytest.fixture
-def chats():
-    """Skips where only text completions have states: looking imports vLLM, so it's done late."""
-    if not take_tokens():
-        pytest.skip("with this vLLM only text completions have states")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +46,6 @@ def make(http, **body):
     return answer.json()
 
 
-@pytest.mark.usefixtures("chats")
 def test_the_pages_examples_run_as_they_are(state_server, tmp_path):
     programs = {"bash": ["bash", "-euo", "pipefail"], "python": [sys.executable, "-"]}
     environment = os.environ | {"ENDPOINT": state_server.url, "KEY": KEY, "NO_PROXY": "*"}
@@ -90,7 +80,6 @@ def test_a_state_of_a_text_goes_on_like_the_text(http):
     assert resumed["state"]["parent"] == made["ref"]
 
 
-@pytest.mark.usefixtures("chats")
 def test_a_state_of_messages_goes_on_like_the_chat(http):
     told = [
         {"role": "user", "content": "Hello, my name is Nora."},

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import tokenizers
 import torch
@@ -30,7 +31,8 @@ class Client:
 
     def __init__(self, server: ServerProcess, model: Any, ahead: bool = False) -> None:
         self.ahead = ahead
-        self.http = server.client()
+        # vLLM 0.18 closes a connection after some of its refusals, without telling.
+        self.http = server.client(limits=httpx.Limits(max_keepalive_connections=0))
         self._tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
 
     def encode(self, text: str) -> list[int]:

@@ -22,7 +22,7 @@ ENGINE = Path("tests/engine")
 # Without ranks: an engine with vLLM 0.18 has one device.
 NAMES = (
     "flags plugin segments block_op parity parity_batches slots recall server_process "
-    "state_connector state_finishes states_resources"
+    "state_connector state_finishes states_resources states_turns states_reuse"
 )
 SUBSET = [ENGINE / f"test_{name}.py" for name in NAMES.split()]
 SUBSET.append(Path("tests/matrix/test_acceptance.py"))

@@ -20,8 +20,8 @@ import engine_config
 import paper_responses
 from starlette.types import Receive, Scope, Send
 
-from rwkv_server import settings
-from rwkv_server.states.connector.params import Transfer, verify
+from rwkv_server import settings, vllm_chat_compat
+from rwkv_server.states.connector.params import FIELD, Transfer, verify
 from rwkv_server.states.environment import Environment
 from rwkv_server.states.record import Fingerprint
 from rwkv_server.states.runtime import read_layout
@@ -111,7 +111,10 @@ class PaperEngine:
     Attributes:
         ahead: whether a token is read before it's known that the one before was the last.
         limit: tokens of a prompt.
+        old: whether it is as vLLM 0.18, whose routes for chats and Responses take no tokens.
+        deaf: whether its renderer is one that takes no carried tokens either.
         seen: bodies of requests to generate.
+        prompts: their tokens.
         asked: paths of all requests.
         rendered: bodies of chats to render.
         gate: generation waits for it, before its first token.
@@ -120,7 +123,10 @@ class PaperEngine:
     told: Environment
     ahead: bool = False
     limit: int = 10_000
+    old: bool = False
+    deaf: bool = False
     seen: list[dict[str, Any]] = field(default_factory=list)
+    prompts: list[list[int]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     rendered: list[dict[str, Any]] = field(default_factory=list)
     gate: asyncio.Event | None = None
@@ -145,8 +151,9 @@ class PaperEngine:
             await self._generate(path, body, receive, send)
 
     async def _generate(self, path: str, body: dict[str, Any], receive: Any, send: Send) -> None:
-        params = body.get("kv_transfer_params")
+        params = self._params(path, body)
         prompt = self._prompt(path, body, params)
+        self.prompts.append(prompt)
         if len(prompt) > self.limit:
             await _json(send, 400, {"error": {"message": "too long", "code": 400}})
             return
@@ -166,11 +173,20 @@ class PaperEngine:
             return
         await self._answer(body, send, (prompt, output, status, stop))
 
+    def _params(self, path: str, body: dict[str, Any]) -> Any:
+        if not self.old or path != "/v1/responses":
+            return body.get("kv_transfer_params")
+        given = body.get("vllm_xargs") or {}
+        return given if FIELD in given else None
+
     def _prompt(self, path: str, body: dict[str, Any], params: Any) -> list[int]:
         if path.endswith("/completions") and "messages" not in body:
             prompt = body["prompt"]
             return encode(prompt) if isinstance(prompt, str) else list(prompt)
-        if params and "prompt_token_ids" in params and "image_url" not in json.dumps(body):
+        if self.old and not self.deaf and (carried := vllm_chat_compat.take_carried()):
+            return carried
+        taken = not self.old and params and "prompt_token_ids" in params
+        if taken and "image_url" not in json.dumps(body):
             return list(params["prompt_token_ids"])
         messages = body["messages"] if "messages" in body else paper_responses.chat_of(body)
         return encode(render(messages, True))

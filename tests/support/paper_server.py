@@ -14,6 +14,7 @@ from paper_engine import KEY, PaperEngine, environment
 
 from rwkv_server.states.runtime import Keys, Runtime, make_runtime
 from rwkv_server.states.web.layer import StateLayer
+from rwkv_server.vllm_chat_compat import ChatRoutes
 
 API_KEY = "internal"
 
@@ -84,13 +85,15 @@ async def serve(
         folder: the pod's own.
         ordinal: its number.
         others: clients of other pods, by their numbers; may be filled later.
-        fields: of the settings' state, and of the engine.
+        fields: of the settings' state, and of the engine; `old` for one as vLLM 0.18 is.
     """
-    options = {name: fields.pop(name) for name in ("ahead", "limit") if name in fields}
-    takes_tokens = fields.pop("takes_tokens", True)
+    options = {
+        name: fields.pop(name) for name in ("ahead", "limit", "old", "deaf") if name in fields
+    }
+    chats = ChatRoutes(take_tokens=not options.get("old", False))
     told = environment(folder, ordinal, **{"automaticReuse": "Off", **fields})
     peers = httpx.AsyncClient(transport=Wire({} if others is None else others))
-    runtime = await make_runtime(told, Keys(KEY, API_KEY), takes_tokens, peers)
+    runtime = await make_runtime(told, Keys(KEY, API_KEY), chats, peers)
     engine = PaperEngine(told, **options)
 
     async def start() -> Runtime:

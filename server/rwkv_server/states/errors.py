@@ -44,7 +44,7 @@ class StateUnsupportedOption(StateError):
 
 
 class StateNotOffered(StateError):
-    """Something that this version of vLLM, or this way of serving, can't do with a state."""
+    """Something that this way of serving can't do with a state."""
 
     status, code = 501, "state_unsupported_option"
 

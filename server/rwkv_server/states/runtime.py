@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from rwkv_server import vllm_chat_compat
 from rwkv_server.model import config
-from rwkv_server.states import chats
 from rwkv_server.states.automatic import Automatic
 from rwkv_server.states.environment import Environment, read_environment, read_key
 from rwkv_server.states.errors import StateStoreUnavailable
@@ -34,6 +34,7 @@ from rwkv_server.states.store.opening import build_store
 from rwkv_server.states.store.states import StateStore
 from rwkv_server.states.turn import Identity, Parts
 from rwkv_server.states.turns import Turns
+from rwkv_server.vllm_chat_compat import ChatRoutes
 
 ENGINE_KEY = "VLLM_API_KEY"
 # Prefixes of one tenant that are known, for each snapshot that memory has room for.
@@ -56,7 +57,7 @@ class Runtime:
         key: that other engines and vLLM's own routes ask for.
         prefixes: what automatic reuse has; None where it is off.
         behind: writes that to the store; None where it stays in memory.
-        takes_tokens: whether this vLLM's chats take tokens in place of messages.
+        chats: what this vLLM's routes for chats can.
     """
 
     environment: Environment
@@ -72,7 +73,7 @@ class Runtime:
     behind: WriteBehind | None
     keeper: Keeper
     key: str
-    takes_tokens: bool
+    chats: ChatRoutes
     client: httpx.AsyncClient
 
     async def close(self) -> None:
@@ -97,21 +98,21 @@ async def start_runtime() -> Runtime | None:
     keys = Keys(read_key(), os.environ[ENGINE_KEY])
     client = httpx.AsyncClient(trust_env=False)
     try:
-        return await make_runtime(environment, keys, chats.take_tokens(), client)
+        return await make_runtime(environment, keys, vllm_chat_compat.find_routes(), client)
     except BaseException:
         await client.aclose()
         raise
 
 
 async def make_runtime(
-    environment: Environment, keys: Keys, takes_tokens: bool, client: httpx.AsyncClient
+    environment: Environment, keys: Keys, chats: ChatRoutes, client: httpx.AsyncClient
 ) -> Runtime:
     """As `start_runtime`.
 
     Args:
         environment: facts of the pod.
         keys: what things are signed with.
-        takes_tokens: see `Runtime`.
+        chats: see `Runtime`.
         client: reaches other engines; closed with the runtime.
     """
     state, ordinal = environment.state, environment.ordinal
@@ -168,7 +169,7 @@ async def make_runtime(
         behind=behind,
         keeper=keeper,
         key=keys.http,
-        takes_tokens=takes_tokens,
+        chats=chats,
         client=client,
     )
 

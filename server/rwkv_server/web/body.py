@@ -23,7 +23,8 @@ MAX_CHOICES = 128
 # The variable that says how many tokens the model has.
 VOCABULARY = "RWKV_VOCABULARY"
 
-FORBIDDEN = ("kv_transfer_params", "ec_transfer_params", "cache_salt")
+# The last is how our own parameters travel on routes without a field for them.
+FORBIDDEN = ("kv_transfer_params", "ec_transfer_params", "cache_salt", "rwkv_transfer")
 CARRIER = "vllm_xargs"
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

@@ -17,8 +17,21 @@ from vllm.distributed import (
     get_tensor_model_parallel_world_size,
 )
 
+from rwkv_server.states.connector import params
 from rwkv_server.states.connector.pages import Rank
 from rwkv_server.states.layout import StateLayout
+
+
+def find_params(request: Any) -> None:
+    """Give a request the parameters that its route had no field for: 0.18's Responses.
+
+    They are among its further arguments then, where `ChatRoutes.hand_over` has put them.
+    """
+    sampling = request.sampling_params
+    given = (sampling and sampling.extra_args) or {}
+    if request.kv_transfer_params is None and params.FIELD in given:
+        fields = (params.FIELD, params.SIGNATURE)
+        request.kv_transfer_params = {name: given.get(name) for name in fields}
 
 
 def read_layout(vllm_config: VllmConfig) -> StateLayout:

@@ -67,6 +67,7 @@ class StateConnector(KVConnectorBase_V1, SupportsHMA):
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
         """1 where a state stands for the prompt's first token."""
+        compat.find_params(request)
         return self._scheduler.matched(request)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -80,12 +81,13 @@ class StateConnector(KVConnectorBase_V1, SupportsHMA):
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
         """Whether the block stays until it is saved."""
-        return self._scheduler.ended(request, (block_ids,)), None
+        return self.request_finished_all_groups(request, (block_ids,))
 
     def request_finished_all_groups(
         self, request: Any, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, None]:
         """The same: recurrent layers are one group."""
+        compat.find_params(request)
         return self._scheduler.ended(request, block_ids), None
 
     # A worker's side.

@@ -60,13 +60,13 @@ def open_desk(app: ASGIApp, outer: Any, runtime: Runtime) -> Desk:
         outer: vLLM's whole app, which its routes look for.
         runtime: what it works with.
     """
-    generator = Generator(app, runtime.turns, runtime.takes_tokens)
+    generator = Generator(app, runtime.turns, runtime.chats)
     unasked = None
     if runtime.prefixes is not None:
-        unasked = Unasked(app, runtime.turns, generator, seeds_by_place())
+        unasked = Unasked(app, runtime.turns, generator, runtime.chats, seeds_by_place())
     return Desk(
         generator=generator,
-        responses=Responses(app, runtime.turns, runtime.store, runtime.takes_tokens),
+        responses=Responses(app, runtime.turns, runtime.store, runtime.chats),
         unasked=unasked,
         routes=build_routes(app, outer, runtime),
         home=refs.Home(runtime.environment.ordinal, runtime.store.epoch),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rwkv_server import vllm_chat_compat
 from rwkv_server.states.web import inner
 from rwkv_server.states.web.text import Text
 
@@ -47,16 +48,37 @@ class Exchange:
         return bool(self.request.get("stream"))
 
 
-async def call(app: ASGIApp, exchange: Exchange, content: Mapping[str, Any], send: Send) -> None:
-    """Ask the exchange's own route of `app`; the client can still leave."""
-    body = json.dumps(content, ensure_ascii=False).encode()
+@dataclass(frozen=True)
+class Asked:
+    """What vLLM's route is asked: a body, and perhaps tokens to carry beside it."""
+
+    body: Mapping[str, Any]
+    tokens: Sequence[int] | None = None
+
+
+async def call(app: ASGIApp, exchange: Exchange, asked: Asked, send: Send) -> None:
+    """Ask the exchange's own route of `app`; the client can still leave.
+
+    Raises:
+        RuntimeError: what was to answer read other tokens than those.
+    """
+    body = json.dumps(asked.body, ensure_ascii=False).encode()
     scope = inner.scope_of(exchange.scope, exchange.path, body)
-    await app(scope, inner.receive_of(body, exchange.listen), send)
+    receive = inner.receive_of(body, exchange.listen)
+    if asked.tokens is None:
+        await app(scope, receive, send)
+        return
+    with vllm_chat_compat.carry(asked.tokens) as carried:
+
+        async def check(message: Message) -> None:
+            if message.get("status") == 200 and not carried.taken:
+                raise RuntimeError("vLLM answers a chat without the tokens that it was given")
+            await send(message)
+
+        await app(scope, receive, check)
 
 
-async def collect_reply(
-    app: ASGIApp, exchange: Exchange, content: Mapping[str, Any]
-) -> inner.Reply:
+async def collect_reply(app: ASGIApp, exchange: Exchange, asked: Asked) -> inner.Reply:
     """As `call`, for an answer in one piece."""
     reply, parts = inner.Reply(), []
 
@@ -66,7 +88,7 @@ async def collect_reply(
         else:
             parts.append(message.get("body", b""))
 
-    await call(app, exchange, content, collect)
+    await call(app, exchange, asked, collect)
     reply.body = b"".join(parts)
     return reply
 

@@ -15,17 +15,18 @@ from typing import Any, cast
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rwkv_server.states import wishes
-from rwkv_server.states.errors import StateError, StateNotOffered
+from rwkv_server.states.errors import StateError
 from rwkv_server.states.record import Finish
 from rwkv_server.states.turn import Answer, Outcome, Turn
 from rwkv_server.states.turns import Turns
 from rwkv_server.states.web import answers, inner, text
 from rwkv_server.states.web.errors import refusal_of
-from rwkv_server.states.web.exchange import Exchange, call, send_part, send_reply
+from rwkv_server.states.web.exchange import Asked, Exchange, call, send_part, send_reply
 from rwkv_server.states.web.sse import Stream, finish_of, write_event
 from rwkv_server.states.web.text import Text
 from rwkv_server.states.web.visible import Told, read_told, visible_tokens
 from rwkv_server.states.wishes import Wish
+from rwkv_server.vllm_chat_compat import ChatRoutes
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _KEPT_FINISHES = ("stop", "length", "tool_calls", "repetition")
@@ -34,16 +35,11 @@ log = logging.getLogger(__name__)
 
 
 class Generator:
-    """Generation with states on chat and text completions.
+    """Generation with states on chat and text completions."""
 
-    Attributes:
-        chats_take_tokens: whether chats can have states.
-    """
-
-    def __init__(self, app: ASGIApp, turns: Turns, chats_take_tokens: bool) -> None:
-        """Generate through `app`, whose chats may not take tokens (vLLM 0.18)."""
-        self._app, self._turns = app, turns
-        self.chats_take_tokens = chats_take_tokens
+    def __init__(self, app: ASGIApp, turns: Turns, chats: ChatRoutes) -> None:
+        """Generate through `app`, whose chats are as `chats` says."""
+        self._app, self._turns, self._chats = app, turns, chats
 
     def exchange(
         self, scope: Scope, receive: Receive, send: Send, request: Mapping[str, Any]
@@ -58,14 +54,12 @@ class Generator:
             StateError: nothing was sent yet.
             inner.Declined: vLLM refused it before it generated; nothing was sent yet.
         """
-        if exchange.path == CHAT and not self.chats_take_tokens:
-            raise StateNotOffered(
-                "a chat can't have a state with this version of vLLM: use /v1/completions",
-                param="state",
-            )
         parent = await self._turns.find(wish)
-        new_text = text.chat_tokens if exchange.path == CHAT else text.completion_tokens
-        tokens = await new_text(exchange.text, exchange.request, parent.record)
+        if exchange.path == CHAT:
+            chat = self._chats.template_request(exchange.request)
+            tokens = await text.chat_tokens(exchange.text, chat, parent.record)
+        else:
+            tokens = await text.completion_tokens(exchange.text, exchange.request, parent.record)
         turn = await self._turns.begin(wish, parent, tokens)
         await self.run(exchange, turn)
 
@@ -84,7 +78,7 @@ class Generator:
                 await send_part(exchange.send, passed, more=True)
 
         try:
-            await call(self._app, exchange, framed(exchange, turn), relay)
+            await call(self._app, exchange, framed(exchange, turn, self._chats), relay)
             if exchange.gone:
                 return
             if reply.streams:
@@ -139,23 +133,20 @@ class Generator:
         return await self._turns.finish(turn, outcome)
 
 
-def framed(exchange: Exchange, turn: Turn) -> dict[str, Any]:
+def framed(exchange: Exchange, turn: Turn, chats: ChatRoutes) -> Asked:
     """The request as vLLM is to see it."""
     request = exchange.request
     plain = wishes.without_wish(request)
     tokens = list(turn.frame.tokens)
-    if exchange.path == COMPLETIONS:
-        plain["prompt"] = tokens
-        plain["kv_transfer_params"] = turn.params
-    else:
-        plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
-        # Tokens stand for all messages. Of a content that it holds for no text vLLM would make
-        # its own tokens after all, and forget ours.
-        plain["messages"] = [{"role": last_role(request), "content": "-"}]
     options = request.get("stream_options") or {}
     if exchange.streams and turn.wish.save and isinstance(options, Mapping):
         plain["stream_options"] = {**options, "include_usage": True}
-    return plain
+    if exchange.path == COMPLETIONS:
+        return Asked({**plain, "prompt": tokens, "kv_transfer_params": turn.params})
+    # Tokens stand for all messages. Of a content that it holds for no text vLLM would make its own
+    # tokens after all, and forget ours.
+    plain["messages"] = [{"role": last_role(request), "content": "-"}]
+    return Asked(*chats.hand_over(plain, turn.params, tokens))
 
 
 def last_role(request: Mapping[str, Any]) -> str:

@@ -124,8 +124,7 @@ class StateLayer:
             wish = desk.with_reuse(wanted.wish, exchange.request)
             if await desk.responses.serve(exchange, replace(wanted, wish=wish)):
                 return True
-        tools = bool(exchange.request.get("tools"))  # vLLM words them otherwise than we do
-        if tools or desk.unasked is None or not desk.unasked.may_reuse(exchange.request):
+        if desk.unasked is None or not desk.unasked.may_reuse_response(exchange.request):
             return False
         wanted = unasked_wish(exchange.request, wishes.read_tenant(headers))
         return await desk.responses.serve(exchange, wanted)

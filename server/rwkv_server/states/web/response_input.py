@@ -6,6 +6,7 @@ those before asks for the chat made here. What isn't sure to come out the same i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +18,15 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 _UNFINISHED = ("in_progress", "incomplete")
 
 
-def read_chat(body: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_chat(body: Mapping[str, Any], arguments: bool = True) -> dict[str, Any] | None:
     """A chat request with the same prompt: model, messages, tools, the template's arguments.
 
     Tools are told to the model as a chat tells them, which vLLM's own Responses word otherwise.
+
+    Args:
+        body: the request.
+        arguments: whether it can have arguments for the template, and its effort switches thinking;
+            vLLM 0.18 only tells the template of the effort.
     """
     if any(body.get(field) for field in _OTHER_WAYS):
         return None
@@ -33,9 +39,29 @@ def read_chat(body: Mapping[str, Any]) -> dict[str, Any] | None:
     chat = {
         "model": body.get("model"),
         "messages": messages,
-        "chat_template_kwargs": _arguments(body),
+        "chat_template_kwargs": _arguments(body) if arguments else _effort(body),
     }
     return {**chat, "tools": tools} if tools else chat
+
+
+def is_plain(body: Mapping[str, Any]) -> bool:
+    """Whether vLLM 0.18 reads an input as later versions do.
+
+    It is so where each item is a message and a turn by itself: 0.18 joins no items, and takes all
+    parts of what the assistant said.
+    """
+    content = body.get("input")
+    if not isinstance(content, list):
+        return True
+    said = [item.get("role") == "assistant" for item in content if _is_said(item)]
+    return len(said) == len(content) and not any(map(all, itertools.pairwise(said)))
+
+
+def _is_said(item: Any) -> bool:
+    if not isinstance(item, dict) or item.get("type", "message") != "message":
+        return False
+    parts = item.get("content")
+    return item.get("role") != "assistant" or not isinstance(parts, list) or len(parts) == 1
 
 
 def read_messages(content: Any) -> list[Message] | None:
@@ -71,12 +97,16 @@ def _tools(content: Any) -> list[dict[str, Any]] | None:
 def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
     own = body.get("chat_template_kwargs")
     arguments = dict(own) if isinstance(own, dict) else {}
+    told = _effort(body)
+    if told:
+        arguments.setdefault("enable_thinking", told["reasoning_effort"] != "none")
+    return arguments | told
+
+
+def _effort(body: Mapping[str, Any]) -> dict[str, Any]:
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    if effort is not None:
-        arguments.setdefault("enable_thinking", effort != "none")
-        arguments["reasoning_effort"] = effort
-    return arguments
+    return {} if effort is None else {"reasoning_effort": effort}
 
 
 def _message(item: Any) -> Message | None:

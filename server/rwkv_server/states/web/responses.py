@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Message
 from rwkv_server.states import wishes
 from rwkv_server.states.errors import (
     StateError,
-    StateNotOffered,
     StateStoreUnavailable,
     StateUnsupportedOption,
 )
@@ -29,12 +28,20 @@ from rwkv_server.states.record import Finish
 from rwkv_server.states.turn import Answer, Outcome, Parent, Turn
 from rwkv_server.states.turns import Turns
 from rwkv_server.states.web import answers, response_input, text
-from rwkv_server.states.web.exchange import Exchange, call, collect_reply, send_part, send_reply
+from rwkv_server.states.web.exchange import (
+    Asked,
+    Exchange,
+    call,
+    collect_reply,
+    send_part,
+    send_reply,
+)
 from rwkv_server.states.web.response_events import ResponseStream
 from rwkv_server.states.web.response_wish import ResponseWish
 from rwkv_server.states.web.visible import Told, visible_tokens
 from rwkv_server.states.wishes import Wish
 from rwkv_server.tokenizer import replies
+from rwkv_server.vllm_chat_compat import ChatRoutes
 
 RESPONSES = "/v1/responses"
 _OURS = ("previous_response_id", "store", "background")
@@ -53,12 +60,10 @@ class Documents(Protocol):
 class Responses:
     """Answers requests for Responses that concern a state."""
 
-    def __init__(
-        self, app: ASGIApp, turns: Turns, documents: Documents, takes_tokens: bool
-    ) -> None:
-        """Generate through `app`, whose Responses may not take tokens (vLLM 0.18)."""
+    def __init__(self, app: ASGIApp, turns: Turns, documents: Documents, chats: ChatRoutes) -> None:
+        """Generate through `app`, whose Responses are as `chats` says."""
         self._app, self._turns, self._documents = app, turns, documents
-        self._takes_tokens = takes_tokens
+        self._chats = chats
         self._patience = Patience()
 
     async def serve(self, exchange: Exchange, wanted: ResponseWish) -> bool:
@@ -85,13 +90,7 @@ class Responses:
     async def _begin(self, exchange: Exchange, wanted: ResponseWish) -> Turn:
         if wanted.wish is None:
             raise ValueError("a Response without a wish is vLLM's own")
-        if not self._takes_tokens:
-            raise StateNotOffered(
-                "a Response can't have a state with this version of vLLM: set store to false and "
-                "send the whole input, or use /v1/completions",
-                param="store",
-            )
-        chat = response_input.read_chat(exchange.request)
+        chat = response_input.read_chat(exchange.request, self._chats.take_tokens)
         if chat is None:
             raise StateUnsupportedOption(
                 "input, tools or prompt holds what no state can have: only text, calls of "
@@ -109,7 +108,7 @@ class Responses:
         return await self._patience.ask(lambda: self._turns.find(wish))
 
     async def _whole(self, exchange: Exchange, wanted: ResponseWish, turn: Turn) -> None:
-        reply = await collect_reply(self._app, exchange, self._body(exchange, turn))
+        reply = await collect_reply(self._app, exchange, self._asked(exchange, turn))
         if exchange.gone or reply.status != 200:
             await send_reply(exchange.send, reply)
             return
@@ -133,7 +132,7 @@ class Responses:
             elif passed := stream.feed(message.get("body", b"")):
                 await send_part(exchange.send, passed, more=True)
 
-        await call(self._app, exchange, self._body(exchange, turn), relay)
+        await call(self._app, exchange, self._asked(exchange, turn), relay)
         if status != 200:
             return
         told: dict[str, Any] = {}
@@ -141,17 +140,15 @@ class Responses:
             told = await self._end(exchange, wanted, turn, stream.last["response"])
         await send_part(exchange.send, stream.end(told), more=False)
 
-    def _body(self, exchange: Exchange, turn: Turn) -> dict[str, Any]:
+    def _asked(self, exchange: Exchange, turn: Turn) -> Asked:
         plain = {k: v for k, v in wishes.without_wish(exchange.request).items() if k not in _OURS}
-        tokens = list(turn.frame.tokens)
-        plain["kv_transfer_params"] = {**turn.params, "prompt_token_ids": tokens}
         # Tokens stand for the input. Of one that it holds for no text vLLM would make its own
         # tokens after all, and forget ours.
         plain["input"] = "-"
         plain["store"] = False
         if turn.wish.made is not None:
             plain["request_id"] = turn.wish.made
-        return plain
+        return Asked(*self._chats.hand_over(plain, turn.params, list(turn.frame.tokens)))
 
     async def _end(
         self, exchange: Exchange, wanted: ResponseWish, turn: Turn, response: Mapping[str, Any]

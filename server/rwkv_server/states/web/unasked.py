@@ -19,10 +19,11 @@ from rwkv_server.states import boundary, reusable
 from rwkv_server.states.errors import StateError
 from rwkv_server.states.turn import Parent, Turn
 from rwkv_server.states.turns import Turns
-from rwkv_server.states.web import inner, text
+from rwkv_server.states.web import inner, response_input, text
 from rwkv_server.states.web.exchange import Exchange
 from rwkv_server.states.web.generate import CHAT, COMPLETIONS, Generator
 from rwkv_server.states.wishes import Wish
+from rwkv_server.vllm_chat_compat import ChatRoutes
 
 log = logging.getLogger(__name__)
 
@@ -38,20 +39,31 @@ def seeds_by_place(variables: Mapping[str, str] = os.environ) -> bool:
 class Unasked:
     """Serves requests without a wish."""
 
-    def __init__(self, app: ASGIApp, turns: Turns, generator: Generator, by_place: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        turns: Turns,
+        generator: Generator,
+        chats: ChatRoutes,
+        by_place: bool,
+    ) -> None:
         """Generate with `generator`; `by_place` as `seeds_by_place` says."""
         self._app, self._turns, self._generator = app, turns, generator
-        self._by_place = by_place
+        self._chats, self._by_place = chats, by_place
         self._passing: dict[str, tuple[int, ...]] = {}
 
     def may_reuse(self, request: Mapping[str, Any]) -> bool:
         """Whether the request's answer is the same with a snapshot of its beginning."""
         return reusable.may_reuse(request, seeds_by_place=self._by_place)
 
+    def may_reuse_response(self, request: Mapping[str, Any]) -> bool:
+        """The same for a Response: vLLM has to read its input as we do, in whatever words."""
+        tools = bool(request.get("tools"))  # vLLM words them otherwise than we do
+        alike = self._chats.take_tokens or response_input.is_plain(request)
+        return alike and not tools and self.may_reuse(request)
+
     async def serve(self, exchange: Exchange, tenant: str) -> bool:
         """Answer, or return False where the request is vLLM's own."""
-        if exchange.path == CHAT and not self._generator.chats_take_tokens:
-            return False
         if exchange.path not in (CHAT, COMPLETIONS) or not self.may_reuse(exchange.request):
             return False
         try:
@@ -69,8 +81,9 @@ class Unasked:
         if exchange.path == COMPLETIONS:
             tokens = await text.completion_tokens(exchange.text, exchange.request, None)
             return await self._turns.begin(wish, Parent(None), tokens)
-        tokens = await text.chat_tokens(exchange.text, exchange.request, None)
-        passing = await self._find_passing(exchange, exchange.request)
+        chat = self._chats.template_request(exchange.request)
+        tokens = await text.chat_tokens(exchange.text, chat, None)
+        passing = await self._find_passing(exchange, chat)
         stable = boundary.stable_length(tokens, passing)
         if stable == len(tokens) or self._turns.remembers(tenant, tokens[:stable]):
             return await self._turns.begin(wish, Parent(None), tokens)

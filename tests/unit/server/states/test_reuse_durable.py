@@ -59,7 +59,7 @@ async def test_another_process_goes_on_from_what_was_written(tmp_path: Path, kin
     async with paper_server.serve(tmp_path, **options) as server:
         await started(server)
         found = await cached(server, 3)
-        prompt = server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"]
+        prompt = server.engine.prompts[-1]
         assert found > 0 and prompt[0] == PLACEHOLDER
     async with paper_server.serve(tmp_path, store=kind) as server:
         answer = await server.chat(chat(3), max_tokens=4)

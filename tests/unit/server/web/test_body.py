@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rwkv_server.states.connector import params
 from rwkv_server.web import body
 from rwkv_server.web.errors import Refusal
 
@@ -36,6 +37,7 @@ def test_ordinary_requests_pass(text):
         ('{"vllm_xargs": {"kv_transfer_params": "{}"}}', "vllm_xargs.kv_transfer_params"),
         ('{"vllm_xargs": {"ec_transfer_params": 1}}', "vllm_xargs.ec_transfer_params"),
         ('{"vllm_xargs": {"cache_salt": "x"}}', "vllm_xargs.cache_salt"),
+        (json.dumps({"vllm_xargs": {params.FIELD: "x"}}), "vllm_xargs.rwkv_transfer"),
     ],
 )
 def test_fields_that_steer_internals_are_refused(text, param):

@@ -13,9 +13,9 @@ from paper_engine import decode, encode
 WORDS = "the cat sat on a mat, and User: then\n\nit ran. abc élan 龘".split(" ")
 
 
-@pytest.fixture(params=[False, True], ids=["in step", "ahead"])
+@pytest.fixture(params=[{}, {"ahead": True}, {"old": True}], ids=["in step", "ahead", "as 0.18"])
 async def server(tmp_path, request):
-    async with paper_server.serve(tmp_path, ahead=request.param) as server:
+    async with paper_server.serve(tmp_path, **request.param) as server:
         yield server
 
 
@@ -122,7 +122,7 @@ async def test_a_chat_sends_only_what_is_new(server):
     first = await server.chat("hello", {"save": True}, force="hi you", max_tokens=20)
     state = {"ref": told(first)["ref"], "save": True}
     second = await server.chat("and now?", state, force="bye", max_tokens=20)
-    tokens = server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"]
+    tokens = server.engine.prompts[-1]
     new = encode("\n\nUser: and now?\n\nAssistant:")
     assert tokens[0] == paper_engine.PLACEHOLDER
     assert tokens[-len(new) :] == new
@@ -138,9 +138,8 @@ async def test_what_vllm_would_make_its_own_tokens_of_stays_here(server):
     part = {"type": "text", "text": "hello", "image_url": None}
     messages = [{"role": "user", "content": [part]}]
     await server.chat(messages, {"save": True}, force="hi", max_tokens=9)
-    sent = server.engine.seen[-1]
-    assert sent["messages"] == [{"role": "user", "content": "-"}]
-    assert sent["kv_transfer_params"]["prompt_token_ids"]
+    assert server.engine.seen[-1]["messages"] == [{"role": "user", "content": "-"}]
+    assert server.engine.prompts[-1] == encode("User: hello\n\nAssistant:")
 
 
 async def test_usage_counts_the_clients_tokens(server):
@@ -285,10 +284,9 @@ async def test_options_of_a_stream_that_are_none_are_vllms_to_refuse(server):
     assert server.runtime.hot.use.pinned == 0
 
 
-async def test_chats_that_take_no_tokens(tmp_path):
-    async with paper_server.serve(tmp_path, takes_tokens=False) as server:
-        answer = await server.post("/v1/chat/completions", messages=[], state={"save": True})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (
-            501, "state_unsupported_option",
-        )  # fmt: skip
-        assert told(await server.complete("a", {"save": True}, max_tokens=2))["ref"]
+async def test_a_chat_that_vllm_renders_anew_is_no_answer(tmp_path):
+    async with paper_server.serve(tmp_path, old=True, deaf=True) as server:
+        with pytest.raises(RuntimeError, match="without the tokens"):
+            await server.chat("Hi", {"save": True}, max_tokens=2)
+        assert server.runtime.hot.use.pinned == 0
+        assert not (await server.client.get("/v1/states")).json()["data"]

@@ -69,7 +69,7 @@ async def test_a_text_ends_as_it_was_sent(server):
     answer = await server.chat([NEW], {"ref": made["ref"]}, max_tokens=8)
     new = encode("User: What is my name?\n\nAssistant:")
     assert answer["usage"]["prompt_tokens"] == len(new)
-    tokens = server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"]
+    tokens = server.engine.prompts[-1]
     assert tokens == [paper_engine.PLACEHOLDER, *new]
 
 

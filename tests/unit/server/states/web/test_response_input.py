@@ -102,3 +102,32 @@ def test_tools_are_told_as_a_chat_tells_them() -> None:
     function = {"name": "look", "parameters": {"type": "object"}}
     assert found["tools"] == [{"type": "function", "function": function}]
     assert "tools" not in (response_input.read_chat({"input": "Hi", "tools": []}) or {})
+
+
+def test_without_arguments_the_template_hears_of_the_effort_only():
+    body = {"input": "Hi", "reasoning": {"effort": "high"}, "chat_template_kwargs": {"a": 1}}
+    found = response_input.read_chat(body, arguments=False)
+    assert found["chat_template_kwargs"] == {"reasoning_effort": "high"}
+
+
+USER = {"role": "user", "content": [{"type": "input_text"}, {"type": "input_text"}]}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "plain"),
+    [
+        ("Hi", True),
+        ([USER, SAID, USER], True),
+        ([USER, {"role": "assistant", "content": "Hi"}, USER], True),
+        ([USER, USER], True),
+        ([USER, SAID, SAID], False),
+        ([USER, {"type": "reasoning"}, SAID], False),
+        ([USER, {"type": "function_call"}], False),
+        ([USER, {**SAID, "content": [{}, {}]}], False),
+        ([None], False),
+    ],
+    ids=str,
+)
+def test_inputs_that_old_and_new_read_alike(content, plain):
+    assert response_input.is_plain({"input": content}) is plain

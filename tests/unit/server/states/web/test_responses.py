@@ -17,9 +17,9 @@ from paper_server import PaperServer
 from rwkv_server.states.web import responses
 
 
-@pytest.fixture(params=[False, True], ids=["in step", "ahead"])
+@pytest.fixture(params=[{}, {"ahead": True}, {"old": True}], ids=["in step", "ahead", "as 0.18"])
 async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[PaperServer]:
-    async with paper_server.serve(tmp_path, ahead=request.param) as server:
+    async with paper_server.serve(tmp_path, **request.param) as server:
         yield server
 
 
@@ -121,7 +121,7 @@ async def test_an_unstored_turn_goes_on_from_a_stored_one(server: PaperServer) -
     first = await respond(server, "Hi")
     said = await respond(server, "More", previous_response_id=first["id"], store=False)
     assert said["store"] is False and said["state"]["ref"] is None
-    tokens = server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"]
+    tokens = server.engine.prompts[-1]
     assert tokens[0] == PLACEHOLDER
 
 
@@ -151,13 +151,6 @@ async def test_what_cannot_be_kept_is_answered_if_nobody_insists(server: PaperSe
     assert said["id"] == "resp_of_vllm"
 
 
-async def test_where_chats_take_no_tokens_the_promise_is_refused(tmp_path: Path) -> None:
-    async with paper_server.serve(tmp_path, takes_tokens=False) as server:
-        assert (await respond(server, "Hi"))["id"] == "resp_of_vllm"
-        refused = await server.post("/v1/responses", input="Hi", store=True)
-        assert code_of(refused) == (501, "state_unsupported_option")
-
-
 async def test_a_stop_string_ends_the_state_where_it_ends_the_text(server: PaperServer) -> None:
     forced = "one two.\nthree four"
     first = await respond(server, "Hi", force=forced, stop=["three"], max_tokens=20)
@@ -179,13 +172,14 @@ async def test_no_part_of_an_input_makes_vllm_forget_the_tokens(server: PaperSer
     assert server.engine.seen[-1]["input"] == "-"
 
 
-async def test_a_client_that_resends_all_reads_only_its_tail(tmp_path: Path) -> None:
-    async with paper_server.serve(tmp_path, automaticReuse="Memory") as server:
+@pytest.mark.parametrize("old", [False, True], ids=["", "as 0.18"])
+async def test_a_client_that_resends_all_reads_only_its_tail(tmp_path: Path, old: bool) -> None:
+    async with paper_server.serve(tmp_path, automaticReuse="Memory", old=old) as server:
         for store in (True, False):
             said: list[dict[str, Any]] = [{"role": "user", "content": f"Hi {store}"}]
             for turn in range(3):
                 response = await respond(server, said, store=store)
-                tokens = server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"]
+                tokens = server.engine.prompts[-1]
                 assert (tokens[0] == PLACEHOLDER) is (turn > 0)
                 assert (response["usage"]["input_tokens_details"]["cached_tokens"] > 0) is (
                     turn > 0

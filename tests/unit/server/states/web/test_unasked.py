@@ -26,9 +26,9 @@ async def reusing(folder: Path, **fields: Any) -> AsyncIterator[PaperServer]:
         yield server
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[PaperServer]:
-    async with reusing(tmp_path) as server:
+@pytest.fixture(params=[False, True], ids=["", "as 0.18"])
+async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[PaperServer]:
+    async with reusing(tmp_path, old=request.param) as server:
         yield server
 
 
@@ -42,8 +42,7 @@ async def plain(tmp_path: Path) -> AsyncIterator[PaperServer]:
 
 def read_tokens(server: PaperServer) -> int:
     """Tokens of the last prompt that the engine had to read."""
-    body = server.engine.seen[-1]
-    tokens = body["kv_transfer_params"].get("prompt_token_ids") or body["prompt"]
+    tokens = server.engine.prompts[-1]
     return len(tokens) - (tokens[0] == PLACEHOLDER)
 
 
@@ -142,9 +141,7 @@ async def test_where_the_prompts_end_passes_what_comes_before_is_kept(
     assert [len(read) for read in reads[1:]] == [
         after - before + 1 for before, after in itertools.pairwise(lengths)
     ]
-    assert decode(server.engine.seen[-1]["kv_transfer_params"]["prompt_token_ids"][1:]).endswith(
-        " <think"
-    )
+    assert decode(server.engine.prompts[-1][1:]).endswith(" <think")
 
 
 async def test_full_memory_is_not_waited_for(server: PaperServer) -> None:
