@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt
 from rwkv_server.states.store import headlog, layout
@@ -19,6 +20,7 @@ from rwkv_server.states.store.headlog import Begun, Ended, Log, Try
 # How far the clocks of two nodes may differ before one aborts the other's living turn.
 SKEW_S = 5.0
 _TRIES = 5
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ class Heads:
         try:
             await self._blobs.create(place.claim(folder), begun.dump())
         except BlobExists:
-            if await self._begun(folder, place) != begun:
-                raise SessionConflict(_faster(session)) from None
+            if await self._is_anothers(self._begun(folder, place), begun):
+                raise SessionConflict(_faster(session), retry_after_s=1) from None
         claim = Claim(folder, session, place, begun)
         if head is None and not _is_same(await self._log(folder), _with_claim(expected, place)):
             # The log was emptied after we read it: someone else may have opened it anew.
@@ -175,11 +177,18 @@ class Heads:
         try:
             await self._blobs.create(claim.place.end(claim.folder), ended.dump())
         except BlobExists:
-            if await self._ended(claim.folder, claim.place) != ended:
+            if await self._is_anothers(self._ended(claim.folder, claim.place), ended):
                 raise SessionConflict(
                     f"the turn of session {claim.session!r} took longer than its deadline, or its "
                     "engine was taken for dead: the session went on without it"
                 ) from None
+
+    async def _is_anothers(self, found: Awaitable[_T], own: _T) -> bool:
+        """Whether what is in a log isn't our own; what went since isn't, either."""
+        try:
+            return await found != own
+        except BlobMissing:
+            return True
 
     async def _see(self, folder: str, session: str) -> _Seen:
         for _ in range(_TRIES):
