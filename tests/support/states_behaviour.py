@@ -138,6 +138,8 @@ class StatesBehaviour:
         await store.records.remove(old)
         await store.records.remove(old, expired=True)
         assert await store.content(await store.get("default", "r")) == b"2"
+        with pytest.raises(StateNotFound):
+            await store.content(old)
 
     async def test_pages(self, store: StateStore) -> None:
         for number in range(45):

@@ -147,7 +147,9 @@ class StateStore:
         try:
             content = await self.blobs.get(layout.snapshot(record))
         except BlobMissing:
-            await self.records.committed(record.tenant, record.ref)
+            found = await self.records.committed(record.tenant, record.ref)
+            if layout.stamp(found) != layout.stamp(record):
+                raise StateNotFound(f"state {record.ref} is another one by now") from None
             raise StateCorrupt(f"the snapshot of state {record.ref} is missing") from None
         digest = await asyncio.to_thread(hashlib.sha256, content)
         if digest.hexdigest() != record.sha256:
