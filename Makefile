@@ -3,7 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help packages dev-env engine-env images cluster-up cluster-down demo demo-down check test \
-        test-unit test-admission test-engine test-models test-matrix test-state test-integration test-e2e test-long \
+        test-offline test-unit test-admission test-engine test-vllm test-triton test-models test-matrix test-state \
+        test-integration integration-clusters integration-programs test-e2e test-long \
         acceptance bench bench-router bench-operator bench-engine bench-state golden clean
 
 STACK ?= cpu
@@ -13,6 +14,8 @@ PY := .venv/bin/python
 ENGINE_PY := build/engine-env/$(STACK)/bin/python
 RWKV_CLUSTER := PYTHONPATH=tests/cluster $(PY) -m rwkv_cluster --name $(CLUSTER_NAME)
 export CLUSTER
+# Each on a core of its own; what one says is shown when it has ended.
+PAIR := $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -30,13 +33,21 @@ check: dev-env  ## Format, lint, types, import rules, generated copies (under a 
 	.venv/bin/lint-imports --no-logo
 	$(PY) charts/rwkv-operator/sync.py --check
 
-test: dev-env check test-unit test-engine test-integration test-e2e  ## Every tier; ends with pytest's summary
+test: dev-env test-offline test-vllm test-integration test-e2e  ## Every tier; ends with pytest's summary
+
+test-offline: engine-env  ## What needs a core and nothing else: check, unit, Triton's interpreter; builds the images
+	@echo "test-offline: two at a time, each is shown when it has ended, all in about a minute and a half"
+	+$(PAIR) check test-unit test-triton images
 
 test-unit: dev-env  ## Offline: unit and contract
 	$(PY) -m pytest tests/unit tests/contract -m "not long"
 
-test-engine: engine-env  ## The real vLLM engine on the CPU
+test-engine: test-vllm test-triton  ## The real vLLM engine on the CPU, kernels in Triton's interpreter
+
+test-vllm: engine-env
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
+
+test-triton: engine-env
 	PYTHONPATH=build/engine-env/triton $(ENGINE_PY) -m pytest tests/triton -m "not long"
 
 test-models: engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
@@ -55,7 +66,15 @@ test-state: engine-env  ## Saved states: stores, turns, the API, real engines, p
 	$(PY) -m pytest tests/e2e/test_2_sessions.py tests/e2e/test_2_states.py -m "not long"
 
 test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
-	$(PY) -m pytest tests/integration -m "not long"
+	@echo "test-integration: two halves at a time, each is shown when it has ended, in about four minutes"
+	$(RWKV_CLUSTER) build
+	+$(PAIR) integration-clusters integration-programs
+
+integration-clusters:
+	$(PY) -m pytest -p no:cacheprovider tests/integration -m "not long and not apiserver and not haproxy"
+
+integration-programs:
+	$(PY) -m pytest -p no:cacheprovider tests/integration -m "not long and (apiserver or haproxy)"
 
 test-admission: dev-env  ## Gates of hardware stacks: decisions, a real API server, patched nodes
 	$(PY) -m pytest tests/unit/operator/decide tests/unit/operator/handlers tests/unit/server/preflight \
