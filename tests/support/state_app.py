@@ -181,6 +181,18 @@ async def export(http: httpx.AsyncClient, ref: str) -> bytes:
     return answer.content
 
 
+async def turn_pages(http: httpx.AsyncClient, limit: int) -> list[str]:
+    """The refs of all states, in the order of pages of that many."""
+    refs: list[str] = []
+    query: dict[str, Any] = {"limit": limit}
+    while True:
+        page = (await http.get("/v1/states", params=query)).json()
+        refs += [state["ref"] for state in page["data"]]
+        if not page["has_more"]:
+            return refs
+        query["after"] = page["last_id"]
+
+
 def error(answer: httpx.Response) -> tuple[int, str]:
     """An answer's status and its error's code."""
     return answer.status_code, answer.json()["error"]["code"]

@@ -84,14 +84,7 @@ async def test_a_tenant_asks_for_its_own_only(engines):
 async def test_lists_and_erasures_reach_every_engine(engines):
     refs = [await make(engine) for engine in engines for _ in range(2)]
     async with state_app.client(engines[2]) as http:
-        seen, query = [], {"limit": 4}
-        while True:
-            page = (await http.get("/v1/states", params=query)).json()
-            seen += [state["ref"] for state in page["data"]]
-            if not page["has_more"]:
-                break
-            query["after"] = page["last_id"]
-        assert seen == sorted(refs)
+        assert await state_app.turn_pages(http, 4) == sorted(refs)
         engines[0].down = True
         assert (await http.get("/v1/states")).status_code == 503
         assert (await http.delete("/v1/states?all=true")).status_code == 503

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import state_app
-from state_app import error, make
+from state_app import error, make, turn_pages
 
 
 async def test_a_text_becomes_a_state_that_is_shown_listed_and_deleted(http):
@@ -60,13 +60,7 @@ async def test_keys_that_are_there_twice_are_refused(http):
 
 async def test_pages_go_through_all_states_once(http):
     refs = {(await make(http, "x" * n))["ref"] for n in range(1, 8)}
-    seen, query = [], {"limit": 3}
-    while True:
-        page = (await http.get("/v1/states", params=query)).json()
-        seen += [state["ref"] for state in page["data"]]
-        if not page["has_more"]:
-            break
-        query["after"] = page["last_id"]
+    seen = await turn_pages(http, 3)
     assert len(seen) == len(refs) and set(seen) == refs
     for wrong in ("0", "101", "x"):
         assert error(await http.get("/v1/states", params={"limit": wrong})) == (

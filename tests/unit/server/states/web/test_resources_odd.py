@@ -8,7 +8,7 @@ import httpx
 import pytest
 import state_app
 from safetensors.numpy import load, save
-from state_app import BINARY, error, make
+from state_app import BINARY, error, make, turn_pages
 
 from rwkv_server.states import exports
 
@@ -31,14 +31,7 @@ async def test_pages_have_each_name_once(http, limit):
     long = "n" * 120
     for name in (*NAMES, long):
         await make(http, name=name)
-    found, query = [], f"limit={limit}"
-    while True:
-        page = (await http.get(f"/v1/states?{query}")).json()
-        found += [state["ref"] for state in page["data"]]
-        if not page["has_more"]:
-            break
-        query = f"limit={limit}&after={page['last_id']}"
-    assert sorted(found) == sorted([*NAMES, long])
+    assert sorted(await turn_pages(http, limit)) == sorted([*NAMES, long])
 
 
 async def test_a_state_without_an_answer_is_no_response(http):
