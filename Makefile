@@ -63,7 +63,8 @@ test-matrix: engine-env  ## The same tree with vLLM 0.32 and 0.18: parity, slots
 test-state: engine-env  ## Saved states: stores, turns, the API, real engines, pods that die
 	$(PY) -m pytest tests/unit/server/states tests/contract/test_state_page.py -m "not long"
 	$(ENGINE_PY) -m pytest tests/engine/test_state_*.py tests/engine/test_states_*.py -m "not long"
-	$(PY) -m pytest tests/e2e/test_2_sessions.py tests/e2e/test_2_states.py -m "not long"
+	$(PY) -m pytest tests/e2e/test_2_sessions.py tests/e2e/test_2_states.py \
+	  tests/e2e/test_4_models.py::test_a_state_that_has_gone_with_its_pod_is_lost_and_said_so -m "not long"
 
 test-integration: dev-env images  ## A real API server, a real HAProxy, the built images
 	@echo "test-integration: two halves at a time, each is shown when it has ended, in about four minutes"
