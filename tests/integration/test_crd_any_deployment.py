@@ -78,8 +78,12 @@ def client(apiserver: ApiServer) -> Iterator[httpx.Client]:
         yield client
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(value=crd_values.values(SPEC, KNOWN), name=crd_values.names_of_deployments())
+any_deployment = given(value=crd_values.values(SPEC, KNOWN), name=crd_values.names_of_deployments())
+patient = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(patient, max_examples=100, derandomize=True, database=None)
+@any_deployment
 @example(  # below what the stack requests
     value={
         "model": BUNDLED,
@@ -90,6 +94,20 @@ def client(apiserver: ApiServer) -> Iterator[httpx.Client]:
 def test_children_of_any_deployment_are_accepted(
     client: httpx.Client, value: dict[str, Any], name: str
 ) -> None:
+    check_children(client, value, name)
+
+
+@pytest.mark.long
+@settings(patient, max_examples=1000)
+@any_deployment
+def test_children_of_many_deployments_are_accepted(
+    client: httpx.Client, value: dict[str, Any], name: str
+) -> None:
+    check_children(client, value, name)
+
+
+def check_children(client: httpx.Client, value: dict[str, Any], name: str) -> None:
+    """What the API server lets in is read as it is stored, and it takes every child."""
     obj = {
         "apiVersion": names.API_VERSION,
         "kind": names.DEPLOYMENT_KIND,
