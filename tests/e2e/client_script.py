@@ -1,38 +1,60 @@
-"""Runs in a pod: makes the calls it reads from standard input with the openai SDK."""
+"""Runs in a pod: makes the calls that jobs on its socket name, with the openai SDK.
+
+One process for all of them: importing the SDK takes longer than most of what it is asked.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import json
 import pathlib
-import sys
+import socketserver
 from typing import Any
 
 import openai
 
+SOCKET = "/tmp/calls"
 
-def main() -> None:
-    """Read {base_url, api_key, model, parallel, calls, until}; print one JSON list.
+
+class Job(socketserver.StreamRequestHandler):
+    """Reads {base_url, api_key, model, parallel, calls, until}, writes one JSON list.
 
     A call with `texts` is a chat of several turns, each sent with all that went before.
     """
-    job = json.load(sys.stdin)
-    client = openai.OpenAI(
-        base_url=job["base_url"] + "/v1", api_key=job["api_key"], max_retries=0, timeout=120
-    )
-    end = pathlib.Path(job["until"]) if job.get("until") else None
 
-    def answers_of(call: dict[str, Any]) -> list[dict[str, Any]]:
-        if "texts" in call:
-            return hold_chat(client, job["model"], call)
-        answers = [perform(client, job["model"], call)]
-        while end is not None and not end.exists():
-            answers.append(perform(client, job["model"], call))
-        return answers
+    def handle(self) -> None:
+        """Do it."""
+        self.wfile.write(json.dumps(answers_to(json.load(self.rfile))).encode())
 
-    with concurrent.futures.ThreadPoolExecutor(job.get("parallel", 1)) as pool:
-        answers = [answer for some in pool.map(answers_of, job["calls"]) for answer in some]
-    print(json.dumps(answers))
+
+def main() -> None:
+    """Do jobs until killed."""
+    with socketserver.ThreadingUnixStreamServer(SOCKET, Job) as server:
+        server.serve_forever()
+
+
+def answers_to(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the calls of a job."""
+    with (
+        openai.OpenAI(
+            base_url=job["base_url"] + "/v1", api_key=job["api_key"], max_retries=0, timeout=120
+        ) as client,
+        concurrent.futures.ThreadPoolExecutor(job["parallel"]) as pool,
+    ):
+        answers = pool.map(lambda call: answers_of(client, job, call), job["calls"])
+        return [answer for some in answers for answer in some]
+
+
+def answers_of(
+    client: openai.OpenAI, job: dict[str, Any], call: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """One call's answers: several of a chat, and of one that is made until a file is there."""
+    if "texts" in call:
+        return hold_chat(client, job["model"], call)
+    answers = [perform(client, job["model"], call)]
+    while job["until"] and not pathlib.Path(job["until"]).exists():
+        answers.append(perform(client, job["model"], call))
+    return answers
 
 
 def hold_chat(client: openai.OpenAI, model: str, call: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -24,9 +25,10 @@ def world() -> Iterator[World]:
     """The cluster with images, the chart and the client pod; removed afterwards."""
     machine = installation.end_to_end_machine()
     try:
-        kube = machine.bring_up()
-        images = machine.build_images()
-        client = build_client_image(images["operator"])
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            built = pool.submit(build_images, machine)
+            kube = machine.bring_up()
+            images, client = built.result()
         machine.load_images({**images, "client": client})
         installation.install_chart(kube, images)
         start_client(kube, client)
@@ -44,6 +46,12 @@ def chat(world: World) -> World:
     return world
 
 
+def build_images(machine: installation.Machine) -> tuple[dict[str, str], str]:
+    """The product's images, and the client's."""
+    images = machine.build_images()
+    return images, build_client_image(images["operator"])
+
+
 def build_client_image(base: str) -> str:
     """The operator's image plus the openai SDK."""
     context = installation.ROOT / "build" / "e2e-client"
@@ -59,11 +67,13 @@ def build_client_image(base: str) -> str:
 
 
 def start_client(kube: Kube, image: str) -> None:
-    """A pod that sleeps until a test has calls for it."""
+    """A pod that waits until a test has calls for it."""
+    script = (HERE / "client_script.py").read_text()
     container = {
         "name": "client",
         "image": image,
-        "command": ["sleep", "86400"],
+        "command": ["python3", "-c", script],
+        "startupProbe": {"exec": {"command": ["test", "-S", "/tmp/calls"]}, "periodSeconds": 1},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -79,5 +89,6 @@ def start_client(kube: Kube, image: str) -> None:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    kube.run("delete", "pod", "client", "--ignore-not-found")
     kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": spec})
     kube.run("wait", "pod/client", "--for=condition=Ready", "--timeout=60s")
