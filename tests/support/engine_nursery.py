@@ -7,6 +7,7 @@ engine as any other: it reads its command line, loads the model and listens by i
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -25,6 +26,7 @@ from server_process import SERVER, ServerProcess, family
 
 SUPPORT = Path(__file__).parent
 MAIN = "vllm.entrypoints.openai.api_server"
+_PR_SET_PDEATHSIG = 1
 # What engines would import one after the other; names that this vLLM doesn't have are left out.
 HEAVY = (
     MAIN,
@@ -120,7 +122,8 @@ class ForkedPod(ServerProcess):
 
 
 def serve(listener: socket.socket) -> None:
-    """Import, then fork whenever somebody asks."""
+    """Import, then fork whenever somebody asks; end with whoever started this."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for name in HEAVY:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
