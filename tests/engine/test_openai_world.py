@@ -221,7 +221,8 @@ def test_results_of_tools_go_back(sdk):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_call_and_its_result_by_state(sdk, stream):
-    asked = forced("I look.\n" + CALL, tools=TOOLS)
+    # In one line: vLLM 0.18 makes no grammar of a choice with several.
+    asked = forced(CALL.splitlines()[1], tools=TOOLS)
     asked["extra_body"]["state"] = {"save": True}
     answer = sdk.chat.completions.create(**asked, stream=stream)
     if stream:
