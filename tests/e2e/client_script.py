@@ -9,11 +9,14 @@ import concurrent.futures
 import json
 import pathlib
 import socketserver
+import time
 from typing import Any
 
 import openai
 
 SOCKET = "/tmp/calls"
+# Between an answer and what a person says to it.
+READING_S = 1.0
 
 
 class Job(socketserver.StreamRequestHandler):
@@ -62,6 +65,8 @@ def hold_chat(client: openai.OpenAI, model: str, call: dict[str, Any]) -> list[d
     messages: list[dict[str, str]] = []
     answers: list[dict[str, Any]] = []
     for text in call["texts"]:
+        if answers:
+            time.sleep(READING_S)
         messages = [*messages, {"role": "user", "content": text}]
         answer = perform(client, model, {**call, "body": {**call["body"], "messages": messages}})
         answers.append({**answer, "messages": messages})
