@@ -35,9 +35,9 @@ check: dev-env  ## Format, lint, types, import rules, generated copies (under a 
 
 test: dev-env test-offline test-vllm test-integration test-e2e  ## Every tier; ends with pytest's summary
 
-test-offline: engine-env  ## What needs a core and nothing else: check, unit, Triton's interpreter; builds the images
+test-offline: engine-env images  ## What needs a core and nothing else: check, unit, Triton's interpreter
 	@echo "test-offline: two at a time, each is shown when it has ended, all in about a minute and a half"
-	+$(PAIR) check test-unit test-triton images
+	+$(PAIR) check test-unit test-triton
 
 test-unit: dev-env  ## Offline: unit and contract
 	$(PY) -m pytest tests/unit tests/contract -m "not long"

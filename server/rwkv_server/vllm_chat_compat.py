@@ -25,10 +25,12 @@ class Carried:
 
     Attributes:
         taken: whether a renderer has given them to the engine.
+        over: whether that chat was answered; whoever has its context after it has another's.
     """
 
     tokens: Sequence[int]
     taken: bool = False
+    over: bool = False
 
 
 _carried: contextvars.ContextVar[Carried | None] = contextvars.ContextVar(
@@ -44,13 +46,19 @@ def carry(tokens: Sequence[int]) -> Iterator[Carried]:
     try:
         yield carried
     finally:
+        carried.over = True
         _carried.reset(before)
+
+
+def carry_nothing() -> None:
+    """Begin a client's request: its context may be a copy of one in which tokens are carried."""
+    _carried.set(None)
 
 
 def take_carried() -> list[int] | None:
     """The tokens that stand for the messages to be rendered, if there are any."""
     carried = _carried.get()
-    if carried is None:
+    if carried is None or carried.over:
         return None
     carried.taken = True
     return list(carried.tokens)
@@ -68,7 +76,12 @@ class ChatRoutes:
     take_tokens: bool
 
     def hand_over(
-        self, body: Mapping[str, Any], params: Mapping[str, Any], tokens: list[int]
+        self,
+        body: Mapping[str, Any],
+        params: Mapping[str, Any],
+        tokens: list[int],
+        *,
+        response: bool = False,
     ) -> tuple[dict[str, Any], list[int] | None]:
         """The way of a framed chat or Response: its body, and tokens to `carry` beside that.
 
@@ -76,10 +89,11 @@ class ChatRoutes:
             body: with something that stands for messages or input.
             params: the connector's, signed; texts by name.
             tokens: the whole prompt.
+            response: whether it's a Response.
         """
         if self.take_tokens:
             return {**body, "kv_transfer_params": {**params, "prompt_token_ids": tokens}}, None
-        if "messages" in body:
+        if not response:
             return {**body, "kv_transfer_params": dict(params)}, tokens
         # The connector finds them among these: `states.connector.compat.find_params`.
         given = body.get("vllm_xargs") or {}

@@ -19,7 +19,7 @@ from rwkv_server.states.prefixes import Prefixes
 from rwkv_server.states.turn import Turn
 
 # An answer is out before the engine has told of its snapshot; a next turn may come faster.
-SETTLE_S = 0.5
+SETTLE_S = 2.0
 
 
 class Automatic:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,13 +224,10 @@ class HotTier:
             self._waiting.popleft()
 
     def _take(self, count: int) -> list[Slot] | None:
-        missing = count - len(self._free)
-        if missing > len(self._idle):
+        if count > len(self._free) + len(self._idle):
             return None
-        for _ in range(missing):
-            self._vacate(self._idle.popitem(last=False)[0])
         renewed: list[Lease] = []
-        for index in self._free:
+        for index in self._candidates():
             lease = Lease(index, next(self._tags))
             if self._file.renew(index, lease.tag):
                 renewed.append(lease)
@@ -242,6 +240,14 @@ class HotTier:
             self._free.remove(slot.index)
             self._slots[slot.index], self._pins[slot.index] = slot, 1
         return slots
+
+    def _candidates(self) -> Iterator[int]:
+        """Free slots, some of which may be held, then the longest unused, which are forgotten."""
+        yield from tuple(self._free)
+        while self._idle:
+            index, _ = self._idle.popitem(last=False)
+            self._vacate(index)
+            yield index
 
     def _give_up(self, waiter: tuple[int, asyncio.Future[list[Slot]]]) -> None:
         if waiter in self._waiting:

@@ -12,22 +12,24 @@ from rwkv_server.vllm_chat_compat import ChatRoutes
 NEW, OLD = ChatRoutes(take_tokens=True), ChatRoutes(take_tokens=False)
 PARAMS = {"rwkv_transfer": "{}", "rwkv_signature": "f"}
 CHAT = {"model": "m", "messages": []}
+RESPONSE = {"input": "-", "messages": "of a chat, which it isn't"}
 
 
 @pytest.mark.parametrize(
     ("routes", "body", "wanted", "carried"),
     [
         (NEW, CHAT, {"kv_transfer_params": {**PARAMS, "prompt_token_ids": [7]}}, None),
-        (NEW, {"input": "-"}, {"kv_transfer_params": {**PARAMS, "prompt_token_ids": [7]}}, None),
+        (NEW, RESPONSE, {"kv_transfer_params": {**PARAMS, "prompt_token_ids": [7]}}, None),
         (OLD, CHAT, {"kv_transfer_params": PARAMS}, [7]),
-        (OLD, {"input": "-"}, {"vllm_xargs": PARAMS}, [7]),
-        (OLD, {"vllm_xargs": {"a": 1}}, {"vllm_xargs": {"a": 1, **PARAMS}}, [7]),
-        (OLD, {"vllm_xargs": "for vLLM to refuse"}, {}, [7]),
+        (OLD, RESPONSE, {"vllm_xargs": PARAMS}, [7]),
+        (OLD, {"input": "", "vllm_xargs": {"a": 1}}, {"vllm_xargs": {"a": 1, **PARAMS}}, [7]),
+        (OLD, {"input": "", "vllm_xargs": "for vLLM to refuse"}, {}, [7]),
     ],
     ids=["chat", "response", "0.18 chat", "0.18 response", "with arguments", "with nonsense"],
 )
 def test_tokens_go_where_the_route_takes_them(routes, body, wanted, carried):
-    assert routes.hand_over(body, PARAMS, [7]) == ({**body, **wanted}, carried)
+    told = routes.hand_over(body, PARAMS, [7], response="input" in body)
+    assert told == ({**body, **wanted}, carried)
 
 
 def test_an_effort_tells_the_template_what_the_route_would():
@@ -52,6 +54,26 @@ async def test_each_request_has_its_own_tokens():
 
     assert await asyncio.gather(*map(ask, range(3))) == [[0], [1], [2]]
     assert vllm_chat_compat.take_carried() is None
+
+
+async def test_who_comes_after_a_request_has_none_of_its_tokens():
+    """A server may begin the next request of a connection in a copy of this one's context."""
+
+    answered = asyncio.Event()
+
+    async def later():
+        await answered.wait()
+        return vllm_chat_compat.take_carried()
+
+    async def next_request():
+        vllm_chat_compat.carry_nothing()
+        return vllm_chat_compat.take_carried()
+
+    with vllm_chat_compat.carry([1]) as carried:
+        after, meanwhile = asyncio.create_task(later()), asyncio.create_task(next_request())
+        assert await meanwhile is None and not carried.taken
+    answered.set()
+    assert await after is None
 
 
 def test_tokens_that_nobody_took():

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateError
@@ -103,9 +103,13 @@ class Forgetting:
                 "another request is deleting the same; try again when it is done", retry_after_s=1
             ) from None
         if intent.claim is not None:
+            # All that is there under the claim goes, and what comes after it is another session's.
+            found = await self._blobs.list(layout.states(intent.tenant))
             await self._heads.forget(intent.claim)
+            return await self._finish(replace(intent, before=math.inf), found)
         # What is there now was made before this ends, whatever its maker's clock says.
-        return await self._finish(replace(intent, before=intent.before + SKEW_S))
+        skew = SKEW_S if intent.session is None else 0.0
+        return await self._finish(replace(intent, before=intent.before + skew))
 
     async def _go_on(self, key: str) -> None:
         try:
@@ -121,9 +125,11 @@ class Forgetting:
                 return
         await self._finish(intent)
 
-    async def _finish(self, intent: _Intent) -> int:
+    async def _finish(self, intent: _Intent, found: Sequence[Blob] | None = None) -> int:
+        """Delete what there is, or of what was found; says how many states."""
         await self._end_logs(intent)
-        found = await self._blobs.list(layout.states(intent.tenant))
+        if found is None:
+            found = await self._blobs.list(layout.states(intent.tenant))
         removed = await gathered([self._remove(entry, intent) for entry in listing.entries(found)])
         await self._blobs.delete(intent.key)
         return sum(removed)

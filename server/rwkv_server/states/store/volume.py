@@ -11,7 +11,9 @@ import contextlib
 import errno
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,9 +65,12 @@ class VolumeBlobs:
 
     async def commit(self, folder: str, data: Content, describe: Describe) -> None:
         """See `Blobs`."""
-        await self._threads.run(
-            lambda: self._translated(lambda: self._commit(folder, data, describe))
-        )
+        given_up = threading.Event()
+        commit = partial(self._commit, folder, data, describe, given_up)
+        try:
+            await self._threads.run(lambda: self._translated(commit))
+        finally:
+            given_up.set()
 
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""
@@ -94,7 +99,9 @@ class VolumeBlobs:
             self._disk.sync(file)
             self._publish(file, key)
 
-    def _commit(self, folder: str, data: Content, describe: Describe) -> None:
+    def _commit(
+        self, folder: str, data: Content, describe: Describe, given_up: threading.Event
+    ) -> None:
         place = self._root / folder
         with self._temporary(place) as first, self._temporary(place) as second:
             digest = hashlib.sha256()
@@ -106,8 +113,10 @@ class VolumeBlobs:
             self._disk.write(second, told.content)
             for file in (first, second):
                 self._disk.sync(file)
+            _check_wanted(given_up)
             with contextlib.suppress(BlobExists):
                 self._publish(first, told.data)
+            _check_wanted(given_up)
             self._publish(second, told.record)
 
     @contextlib.contextmanager
@@ -183,6 +192,12 @@ class VolumeBlobs:
         except OSError as error:
             self._folders = {self._volume}
             raise _as_state_error(error, self._volume) from error
+
+
+def _check_wanted(given_up: threading.Event) -> None:
+    """Refuse to commit what nobody waits for: who gave it up was told that it isn't kept."""
+    if given_up.is_set():
+        raise StateStoreUnavailable("the volume answered when nobody waited any more")
 
 
 def _as_state_error(error: OSError, volume: Path) -> StateError:

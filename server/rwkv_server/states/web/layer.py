@@ -18,6 +18,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rwkv_server import vllm_chat_compat
 from rwkv_server.states import counters, wishes
 from rwkv_server.states.errors import StateError, StateNotOffered, StateStoreUnavailable
 from rwkv_server.states.patience import Patience
@@ -63,6 +64,7 @@ class StateLayer:
         elif scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["path"] in routes.GENERATING:
+            vllm_chat_compat.carry_nothing()
             await self._generate(scope, receive, send)
         elif routes.is_state(scope["path"]):
             await self._answer(scope, receive, send)

@@ -148,7 +148,8 @@ class Responses:
         plain["store"] = False
         if turn.wish.made is not None:
             plain["request_id"] = turn.wish.made
-        return Asked(*self._chats.hand_over(plain, turn.params, list(turn.frame.tokens)))
+        tokens = list(turn.frame.tokens)
+        return Asked(*self._chats.hand_over(plain, turn.params, tokens, response=True))
 
     async def _end(
         self, exchange: Exchange, wanted: ResponseWish, turn: Turn, response: Mapping[str, Any]

@@ -183,3 +183,14 @@ async def test_the_demoted_goes_first_unless_it_is_used_again(hot: HotTier) -> N
     hot.unpin(used)
     await fill(hot, "d")
     assert [hot.pin(key) is not None for key in "abcd"] == [True, True, False, True]
+
+
+async def test_a_free_slot_that_is_still_held_costs_another_its_content(hot: HotTier) -> None:
+    """A thread that hangs in a volume may hold it for long: nobody waits for that."""
+    (held,) = await hot.acquire(1, 0)
+    with hot.hold(held):
+        hot.release(held)
+        await fill(hot, "a", "b")
+        (taken,) = await hot.acquire(1, 0)
+        assert taken.index != held.index
+        assert not hot.has("a") and hot.has("b")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from state_stores import Clock, make_record, store_on
+from state_stores import Clock, make_record, store_on, take_turn
 from store_faults import PaperBlobs
 
 from rwkv_server.states.errors import SessionConflict
@@ -129,3 +129,35 @@ async def test_clients_at_once_are_refused_at_most(seed: int) -> None:
     for session in SESSIONS:
         await stores[0].forget_session("ann", session)
         assert await stores[1].head("ann", session) is None
+
+
+class Meanwhile(PaperBlobs):
+    """Does something as soon as a session was ended for good."""
+
+    then: Callable[[], Awaitable[None]] | None = None
+
+    async def create(self, key: str, content: bytes) -> None:
+        await super().create(key, content)
+        then = self.then
+        if then is not None and b"forgotten" in content:
+            self.then = None
+            await then()
+
+
+async def test_a_session_that_is_opened_anew_during_its_erasure_stays() -> None:
+    clock, blobs = Clock(), Meanwhile()
+    store, other = store_on(blobs, clock), store_on(blobs, clock, seed=1)
+    await other.open()
+    await take_turn(store, clock, "old")
+
+    async def open_anew() -> None:
+        await take_turn(other, clock, "new")
+
+    blobs.then = open_anew
+    assert await store.forget_session("default", "s") == 1
+    assert blobs.then is None
+    head = await store.head("default", "s")
+    assert head is not None and head.ref == "new"
+    assert await store.content(await store.get("default", "new")) == b"new"
+    page = await store.page("default", None, None, 9)
+    assert [record.ref for record in page.records] == ["new"]

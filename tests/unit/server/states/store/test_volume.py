@@ -16,6 +16,7 @@ import pytest
 from state_stores import Clock, make_record, seeded, store_on, volume
 
 from rwkv_server.states.errors import StateStoreFull, StateStoreUnavailable
+from rwkv_server.states.held import Piece
 from rwkv_server.states.store.disk import SystemDisk
 from rwkv_server.states.store.threads import Threads
 from rwkv_server.states.store.timed import TimedBlobs
@@ -28,7 +29,7 @@ class FailingDisk(SystemDisk):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, *pieces: Piece) -> None:
         raise OSError(self.number, os.strerror(self.number))
 
     def read(self, path: Path) -> bytes:
@@ -97,9 +98,9 @@ class HangingDisk(SystemDisk):
     def __init__(self) -> None:
         self.let_go = threading.Event()
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, *pieces: Piece) -> None:
         self.let_go.wait(30)
-        super().write(path, content)
+        super().write(path, *pieces)
 
 
 async def test_a_hanging_volume_keeps_nobody_else_waiting(tmp_path):
@@ -126,6 +127,21 @@ async def test_a_hanging_volume_keeps_nobody_else_waiting(tmp_path):
     # Those that had not begun when they were given up never do.
     await untimed.create("last", b"1")
     assert [blob.key for blob in await untimed.list("")] == ["k0", "k1", "last"]
+
+
+async def test_a_state_that_was_given_up_is_not_there_later(tmp_path):
+    disk = HangingDisk()
+    blobs = VolumeBlobs(tmp_path, "ns/chat", disk, Threads(1), seeded())
+    store = store_on(blobs, Clock())
+    disk.let_go.set()
+    await store.open()
+    disk.let_go.clear()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(store.put(make_record("r"), b"1"), 0.05)
+    disk.let_go.set()
+    left = [blob.key for blob in await blobs.list("")]  # by the same thread, after it
+    assert left == ["_epoch"]
+    assert (await store.put(make_record("r"), b"2")).ref == "r"
 
 
 async def test_a_cancelled_call_is_cancelled(tmp_path):
@@ -199,7 +215,7 @@ async def test_a_disk_that_is_full_keeps_what_is_there(tmp_path):
 class FullDisk(SystemDisk):
     """No byte more."""
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, *pieces: Piece) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
