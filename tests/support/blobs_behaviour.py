@@ -3,10 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pytest
 
-from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs
+from rwkv_server.states.held import Piece
+from rwkv_server.states.store.blobs import BlobExists, BlobMissing, Blobs, Commit
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Content that lies in several places."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.joined)
+
+    @property
+    def joined(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @contextmanager
+    def hold(self) -> Iterator[Sequence[Piece]]:
+        yield self.pieces
+
+
+DATA = Pieces((b"one", memoryview(bytearray(300_000)), b"", b"three"))
+
+
+def described(digest: bytes) -> Commit:
+    return Commit(f"t/s/{digest.hex()}", "t/s/record", b"record of " + digest)
+
+
+TOLD = described(hashlib.sha256(DATA.joined).digest())
+
+
+async def all_of(blobs: Blobs) -> dict[str, bytes]:
+    return {blob.key: await blobs.get(blob.key) for blob in await blobs.list("")}
 
 
 class BlobsBehaviour:
@@ -73,3 +111,21 @@ class BlobsBehaviour:
             await blobs.create("k", b"1")
         assert await blobs.clean(before=1e11) == 0
         assert await blobs.get("k") == b"1"
+
+    async def test_a_commit_writes_both(self, blobs: Blobs) -> None:
+        await blobs.commit("t/s", DATA, described)
+        assert await all_of(blobs) == {TOLD.data: DATA.joined, TOLD.record: TOLD.content}
+        assert await blobs.clean(before=1e11) == 0
+
+    async def test_a_commit_goes_on_where_an_earlier_one_ended(self, blobs: Blobs) -> None:
+        await blobs.create(TOLD.data, DATA.joined)
+        await blobs.commit("t/s", DATA, described)
+        assert await all_of(blobs) == {TOLD.data: DATA.joined, TOLD.record: TOLD.content}
+        assert await blobs.clean(before=1e11) == 0
+
+    async def test_of_a_commit_whose_second_is_taken_the_first_is_there(self, blobs: Blobs) -> None:
+        await blobs.create(TOLD.record, b"another's")
+        with pytest.raises(BlobExists):
+            await blobs.commit("t/s", DATA, described)
+        assert await all_of(blobs) == {TOLD.data: DATA.joined, TOLD.record: b"another's"}
+        assert await blobs.clean(before=1e11) == 0
