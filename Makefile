@@ -15,7 +15,11 @@ ENGINE_PY := build/engine-env/$(STACK)/bin/python
 RWKV_CLUSTER := PYTHONPATH=tests/cluster $(PY) -m rwkv_cluster --name $(CLUSTER_NAME)
 export CLUSTER
 # Each on a core of its own; what one says is shown when it has ended.
-PAIR := $(MAKE) --no-print-directory --jobs=2 --output-sync=target
+PAIR := $(MAKE) --no-print-directory --jobs=2 --output-sync=target PAIRED=1
+# All else is one after the other whatever -j says: tiers share a cluster and two cores.
+ifndef PAIRED
+.NOTPARALLEL:
+endif
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -40,7 +44,7 @@ test-offline: engine-env images  ## What needs a core and nothing else: check, u
 	+$(PAIR) check test-unit test-triton
 
 test-unit: dev-env  ## Offline: unit and contract
-	$(PY) -m pytest tests/unit tests/contract -m "not long"
+	$(PY) -m pytest -p no:cacheprovider tests/unit tests/contract -m "not long"
 
 test-engine: test-vllm test-triton  ## The real vLLM engine on the CPU, kernels in Triton's interpreter
 
@@ -48,7 +52,7 @@ test-vllm: engine-env
 	$(ENGINE_PY) -m pytest tests/engine -m "not long"
 
 test-triton: engine-env
-	PYTHONPATH=build/engine-env/triton $(ENGINE_PY) -m pytest tests/triton -m "not long"
+	PYTHONPATH=build/engine-env/triton $(ENGINE_PY) -m pytest -p no:cacheprovider tests/triton -m "not long"
 
 test-models: engine-env  ## Sources and formats of models: hubs with faults, checkpoints, volumes
 	$(PY) -m pytest tests/unit/server/fetch tests/unit/server/checkpoint tests/unit/server/inspection \
