@@ -67,14 +67,20 @@ def test_chats_that_resend_everything_are_reused_behind_three_engines(stores: Wo
     short = {"model": "bucket", "max_tokens": 24}
     calls = [{"texts": chat, "body": short} for chat in texts]
     answers = ask_at_once(stores, calls)
-    pods = set()
+    pods, latest = set(), []
     turns = len(texts[0])
     for chat in (answers[at : at + turns] for at in range(0, len(answers), turns)):
         first, *later = chat
         assert first["cached"] == 0, first
-        assert [answer["cached"] for answer in later] == [each["prompt"] for each in chat[:-1]]
+        prompts = [answer["prompt"] for answer in chat]
+        for number, answer in enumerate(later, start=1):
+            # What a busy store brings too late for one turn is there for a later one.
+            assert answer["cached"] in {0, *prompts[:number]}, answer
+            latest.append(answer["cached"] == prompts[number - 1])
+        assert later[-1]["cached"] > 0, chat
         (pod,) = {answer["pod"] for answer in chat}
         pods.add(pod)
+    assert sum(latest) >= 0.75 * len(latest), answers
     assert pods == set(stores.engine_pods("bucket")), "the chats came to some engines only"
     # Whoever wants the prompt's tokens back gets it read whole.
     whole = {**short, "extra_body": {"return_token_ids": True}}
