@@ -36,6 +36,8 @@ RETRY_AFTER_S = 5
 REMEMBERED_S = 600.0
 # The name doesn't exist: no pod has it, as opposed to one that doesn't answer.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+# What to do about an engine that can't be asked, or can't be told to erase.
+_ASK, _TELL = "what it holds is safe, try again", "send the DELETE again"
 _BY_CODE = {(kind.status, kind.code): kind for kind in StateError.__subclasses__()}
 
 
@@ -193,7 +195,7 @@ class HttpPeers:
         query = {} if session is None else {"session": session}
 
         async def ask(ordinal: int) -> int:
-            answer = await self._send("DELETE", ordinal, "states", tenant, params=query)
+            answer = await self._send("DELETE", ordinal, "states", tenant, _TELL, params=query)
             return int(answer.json()["erased"])
 
         answers = await self._all(ask)
@@ -209,7 +211,7 @@ class HttpPeers:
 
         async def ask(ordinal: int) -> None:
             with contextlib.suppress(NotServing):
-                await self._send("DELETE", ordinal, "turns", tenant)
+                await self._send("DELETE", ordinal, "turns", tenant, _TELL)
 
         self._check_complete(await self._all(ask))
 
@@ -248,7 +250,7 @@ class HttpPeers:
         return await self._send("GET", ordinal, path, tenant, params=query)
 
     async def _send(
-        self, method: str, ordinal: int, path: str, tenant: str, **more: Any
+        self, method: str, ordinal: int, path: str, tenant: str, advice: str = _ASK, **more: Any
     ) -> httpx.Response:
         headers = {"authorization": f"Bearer {self._key}", "x-rwkv-tenant": tenant}
         url = f"{self._addresses.url_of(ordinal)}/internal/{path}"
@@ -258,18 +260,22 @@ class HttpPeers:
             )
         except httpx.HTTPError as error:
             raise _kind_of(error)(
-                f"engine {ordinal} can't be reached ({type(error).__name__}); what it holds is "
-                "safe, try again",
+                f"engine {ordinal} can't be reached ({type(error).__name__}); {advice}",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
         self._heard[ordinal] = self._clock()
         if answer.status_code != 200:
-            raise _error_of(answer)
+            raise _error_of(answer, ordinal, advice)
         return answer
 
 
 def _kind_of(error: BaseException | None) -> type[StateStoreUnavailable]:
+    """What a failed connection says of the engine; of its addresses, all must say the same."""
     while error is not None:
+        # A group, which Python 3.10 has no class for.
+        kinds = {_kind_of(each) for each in getattr(error, "exceptions", ())}
+        if kinds:
+            return kinds.pop() if len(kinds) == 1 else StateStoreUnavailable
         if isinstance(error, socket.gaierror) and error.errno in _NO_NAME:
             return NoEngine
         if isinstance(error, ConnectionRefusedError):
@@ -278,14 +284,14 @@ def _kind_of(error: BaseException | None) -> type[StateStoreUnavailable]:
     return StateStoreUnavailable
 
 
-def _error_of(answer: httpx.Response) -> StateError:
+def _error_of(answer: httpx.Response, ordinal: int, advice: str) -> StateError:
     """What an engine refused with; any other answer is none."""
     try:
         error = answer.json()["error"]
         kind, message = _BY_CODE[answer.status_code, error["code"]], str(error["message"])
     except (ValueError, KeyError, TypeError):
         return StateStoreUnavailable(
-            f"the engine that holds the state answered {answer.status_code}; try again",
+            f"engine {ordinal} answered {answer.status_code}; {advice}",
             retry_after_s=RETRY_AFTER_S,
         )
     return kind(message)

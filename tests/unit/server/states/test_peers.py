@@ -195,6 +195,26 @@ async def test_an_engine_that_there_is_not_has_no_sessions():
         await asked.record("team", "p1-a1b2c3d4-x")
 
 
+async def test_an_engine_that_cant_be_told_to_erase_isnt_called_safe():
+    def away(request):
+        raise httpx.ConnectError("away")
+
+    for handler in (away, lambda request: httpx.Response(500)):
+        with pytest.raises(StateStoreUnavailable, match=r"engine 1 .*; send the DELETE again$"):
+            await peers(handler).forget("team", None)
+
+
+async def test_one_of_two_addresses_that_doesnt_answer_may_be_an_engine():
+    class Apart(Exception):
+        exceptions = (ConnectionRefusedError(111, "refused"), TimeoutError())
+
+    def handler(request):
+        raise httpx.ConnectError("away") from Apart()
+
+    with pytest.raises(StateStoreUnavailable, match="can't be reached"):
+        await peers(handler).drop_turns("team")
+
+
 async def test_an_engine_without_a_name_is_awaited_where_others_are_above_it():
     def handler(request):
         if request.url.host != "e2":
