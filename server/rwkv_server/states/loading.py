@@ -121,18 +121,24 @@ class Loader:
 async def fill(layout: StateLayout, file: bytes, slot: Slot) -> None:
     """Put a file's tensors into a slot.
 
-    A thread can't be stopped: who is cancelled waits for it, and then gives the slot back.
+    A thread can't be stopped: who is cancelled, however often, waits for it, and then gives the
+    slot back.
 
     Raises:
         StateCorrupt, StateIncompatible
     """
-    copy = asyncio.ensure_future(
-        asyncio.to_thread(content.from_safetensors, layout, file, slot.view)
-    )
-    try:
-        await asyncio.shield(copy)
-    finally:
-        await asyncio.wait({copy})
+    loop = asyncio.get_running_loop()
+    copy = loop.run_in_executor(None, content.from_safetensors, layout, file, slot.view)
+    cancelled = None
+    while not copy.done():
+        try:
+            await asyncio.wait({copy})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        copy.exception()  # nobody's; asyncio would log it
+        raise cancelled
+    copy.result()
 
 
 async def check_name(store: Store, tenant: str, name: str) -> None:
