@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rwkv_server import vllm_chat_compat
+from rwkv_server.states.errors import StateError
 from rwkv_server.states.web import inner
 from rwkv_server.states.web.text import Text
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -60,7 +64,7 @@ async def call(app: ASGIApp, exchange: Exchange, asked: Asked, send: Send) -> No
     """Ask the exchange's own route of `app`; the client can still leave.
 
     Raises:
-        RuntimeError: what was to answer read other tokens than those.
+        StateError: what was to answer read other tokens than those; nothing was sent yet.
     """
     body = json.dumps(asked.body, ensure_ascii=False).encode()
     scope = inner.scope_of(exchange.scope, exchange.path, body)
@@ -72,7 +76,9 @@ async def call(app: ASGIApp, exchange: Exchange, asked: Asked, send: Send) -> No
 
         async def check(message: Message) -> None:
             if message.get("status") == 200 and not carried.taken:
-                raise RuntimeError("vLLM answers a chat without the tokens that it was given")
+                told = "vLLM answers a chat without the tokens that it was given"
+                log.error("%s: this vLLM isn't one that states work with", told)
+                raise StateError(told)
             await send(message)
 
         await app(scope, receive, check)

@@ -286,7 +286,13 @@ async def test_options_of_a_stream_that_are_none_are_vllms_to_refuse(server):
 
 async def test_a_chat_that_vllm_renders_anew_is_no_answer(tmp_path):
     async with paper_server.serve(tmp_path, old=True, deaf=True) as server:
-        with pytest.raises(RuntimeError, match="without the tokens"):
-            await server.chat("Hi", {"save": True}, max_tokens=2)
+        for stream in (False, True):
+            asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+            answer = await server.post(
+                "/v1/chat/completions", state={"save": True}, max_tokens=2, **asked
+            )
+            assert answer.status_code == 500
+            error = answer.json()["error"]
+            assert error["code"] == "state_error" and "without the tokens" in error["message"]
         assert server.runtime.hot.use.pinned == 0
         assert not (await server.client.get("/v1/states")).json()["data"]
