@@ -78,15 +78,19 @@ class Forgetting:
 
     async def go_on(self, begun_before: float = math.inf) -> None:
         """Finish what was begun by then; one that can't be finished now is no other's matter."""
+        unfinished: dict[str, list[str]] = {}
         for blob in await self._blobs.list(layout.FORGET):
             if blob.modified > begun_before:
                 continue  # whoever began it is at it, and counts what goes
             try:
                 await self._go_on(blob.key)
             except StateError as error:
-                log.warning("the erasure %s isn't finished: %s", blob.key, error.message)
+                unfinished.setdefault(error.message, []).append(blob.key)
             except Exception:
                 log.exception("the erasure %s isn't finished", blob.key)
+        for cause, keys in unfinished.items():
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            log.warning("the erasure %s%s isn't finished: %s", keys[0], more, cause)
 
     async def _clear(self, key: str) -> None:
         """Finish an earlier erasure of the same; what it says doesn't matter if nobody can tell."""

@@ -13,7 +13,8 @@ import pytest
 from state_stores import Clock, make_record, store_on, take_turn
 from store_faults import PaperBlobs
 
-from rwkv_server.states.errors import SessionConflict
+from rwkv_server.states.errors import SessionConflict, StateStoreUnavailable
+from rwkv_server.states.store import layout
 from rwkv_server.states.store.states import StateStore
 
 SESSIONS = ("s", "t")
@@ -129,6 +130,26 @@ async def test_clients_at_once_are_refused_at_most(seed: int) -> None:
     for session in SESSIONS:
         await stores[0].forget_session("ann", session)
         assert await stores[1].head("ann", session) is None
+
+
+class Failing(PaperBlobs):
+    """Reads no erasure."""
+
+    async def get(self, key: str) -> bytes:
+        if key.startswith(layout.FORGET):
+            raise StateStoreUnavailable("the store is away")
+        return await super().get(key)
+
+
+async def test_one_cause_of_many_unfinished_erasures_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    blobs = Failing()
+    for tenant in ("a", "b", "c"):
+        await blobs.create(layout.forgetting(tenant, None), b"{}")
+    await store_on(blobs, Clock()).open()
+    told = [line for line in caplog.messages if "the store is away" in line]
+    assert len(told) == 1 and "and 2 more" in told[0]
 
 
 class Meanwhile(PaperBlobs):
