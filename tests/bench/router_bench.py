@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "support"), str(TESTS.parent / "operator"), str(TESTS / "bench")]
+sys.path[:0] = [str(TESTS / part) for part in ("support", "cluster", "../operator", "bench")]
 
 import results  # noqa: E402
 from router_rig import Rig, Router, deployment, eventually  # noqa: E402

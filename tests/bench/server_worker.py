@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "server"), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT / part) for part in ("server", "tests/support", "tests/cluster")]
 
 from server_process import ServerProcess  # noqa: E402
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / part) for part in ("server", "tests/support", "tests/bench")]
+PATHS = ("server", "tests/support", "tests/cluster", "tests/bench")
+sys.path[:0] = [str(ROOT / part) for part in PATHS]
 
 import random_checkpoint  # noqa: E402
 import results  # noqa: E402

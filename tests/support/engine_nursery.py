@@ -18,15 +18,20 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from server_process import SERVER, ServerProcess, family
 
+import rwkv_cluster
+
 SUPPORT = Path(__file__).parent
+CLUSTER = Path(rwkv_cluster.__file__).parents[1]
 MAIN = "vllm.entrypoints.openai.api_server"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 # What engines would import one after the other; names that this vLLM doesn't have are left out.
 HEAVY = (
     MAIN,
@@ -53,7 +58,7 @@ class EngineNursery:
         listener.listen()
         env = {k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
         env |= {
-            "PYTHONPATH": os.pathsep.join([str(SERVER), str(SUPPORT)]),
+            "PYTHONPATH": os.pathsep.join(map(str, (SERVER, SUPPORT, CLUSTER))),
             # As the parent gives them to its child; read when torch and vLLM are imported.
             "OMP_NUM_THREADS": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -62,19 +67,19 @@ class EngineNursery:
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
         }
-        self._log = (folder / "nursery-log").open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
-            env=env,
-            pass_fds=[listener.fileno()],
-            stdout=self._log,
-            stderr=self._log,
-        )
-        listener.close()
+        self._log = folder / "nursery-log"
+        with listener, self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(listener.fileno())],
+                env=env,
+                pass_fds=[listener.fileno()],
+                stdout=log,
+                stderr=log,
+            )
 
     def settle(self) -> None:
-        """Return once all that was asked for before is forked."""
-        with socket.socket(socket.AF_UNIX) as asker:
+        """Return once all that was asked for before is forked; nothing is, where it has ended."""
+        with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as asker:
             asker.connect(self.address)
             asker.shutdown(socket.SHUT_WR)
             asker.recv(1)
@@ -88,13 +93,33 @@ class EngineNursery:
         """What pods' engines ask."""
         return str(self._path)
 
+    def ended(self) -> str:
+        """How it ended and the end of its log; "" while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return ""
+        return f"\nthe nursery: exit code {code}\n{self._log.read_text(errors='replace')[-3000:]}"
+
+    def engine(self, pid: int) -> set[int]:
+        """The processes of an engine, also of one whose first has ended.
+
+        Only its own forks: by now the number may be of somebody else's process.
+        """
+        forks = family(self._process.pid) - {self._process.pid}
+        return forks & (family(pid) | {fork for fork in forks if _group(fork) == pid})
+
     def close(self) -> None:
         """End it with all its engines."""
         for pid in family(self._process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
-        self._log.close()
+
+
+def _group(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
 
 
 class ForkedPod(ServerProcess):
@@ -108,25 +133,39 @@ class ForkedPod(ServerProcess):
 
     def family(self) -> set[int]:
         """The parent's and the engine's processes."""
-        engine = self._engine.read_text() if self._engine.exists() else ""
-        return super().family() | (family(int(engine)) if engine else set())
+        return super().family() | self._engines()
+
+    def is_running(self) -> bool:
+        """Whether it may become ready: not without a nursery."""
+        return super().is_running() and not self._nursery.ended()
+
+    def tail(self) -> str:
+        """The end of the log, and of the nursery's if that has ended."""
+        return super().tail() + self._nursery.ended()
 
     def stop(self) -> None:
         """Kill all of it, also an engine that was asked for and isn't there yet."""
         super().stop()
         self._nursery.settle()
         super().stop()
-        if self._engine.exists():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(int(self._engine.read_text()), signal.SIGKILL)
+        while self._engines():
+            time.sleep(0.01)
+            super().stop()
+
+    def _engines(self) -> set[int]:
+        engine = self._engine.read_text() if self._engine.exists() else ""
+        return self._nursery.engine(int(engine)) if engine else set()
 
 
 def serve(listener: socket.socket) -> None:
-    """Import, then fork whenever somebody asks; end with whoever started this."""
+    """Import, then fork whenever somebody asks; end with whoever started this.
+
+    What an engine leaves behind becomes a child of this process, which is how it's found.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for name in HEAVY:
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(name)
+        import_if_there(name)
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -142,6 +181,15 @@ def serve(listener: socket.socket) -> None:
         for output in outputs:
             os.close(output)
         asker.close()
+
+
+def import_if_there(name: str) -> None:
+    """Import a module; that it lacks something of its own is an error."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise
 
 
 def receive(asker: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
@@ -161,6 +209,7 @@ def become_engine(wish: dict[str, Any], outputs: list[int], asker: socket.socket
         outputs: of standard output and standard error.
         asker: kept open by being held.
     """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     for number, output in enumerate(outputs, start=1):

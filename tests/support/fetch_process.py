@@ -13,7 +13,9 @@ from typing import Any
 
 import engine_config
 import httpx
-from server_process import SERVER, free_port
+from server_process import SERVER
+
+from rwkv_cluster.ports import free_port
 
 TOKEN = "hub-token-that-nothing-may-show"
 

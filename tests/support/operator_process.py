@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from kube import Kube, wait_for
 
+from rwkv_cluster.ports import free_port
 from rwkv_operator.cluster.kinds import PERMISSIONS
 
 USER = "rwkv-operator"
@@ -86,7 +86,7 @@ def running(
     kubeconfig: Path, log: Path, environ: Mapping[str, str] | None = None
 ) -> Iterator[OperatorProcess]:
     """Run the operator until the block ends, then kill it: an end in order takes seconds."""
-    port = _free_port()
+    port = free_port()
     settings = {
         "KUBECONFIG": str(kubeconfig),
         "RWKV_OPERATOR_IMAGE": "registry.example/operator:1",
@@ -111,10 +111,3 @@ def running(
     finally:
         process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

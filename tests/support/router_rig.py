@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -26,6 +25,7 @@ import httpx
 from stub_dns import StubDNS
 from stub_engine import StubEngine
 
+from rwkv_cluster.ports import free_ports
 from rwkv_operator import agent_keys, names
 from rwkv_operator.api import model, spec, stack
 from rwkv_operator.manifests import haproxy
@@ -56,13 +56,6 @@ def deployment(**fields: Any) -> spec.Deployment:
     return spec.Deployment("default", "chat", "0", 1, spec.Spec(**whole))
 
 
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def eventually(check: Callable[[], T], seconds: float = 15.0) -> T:
     """The first true value of a check; fails with the last one."""
     end = time.monotonic() + seconds
@@ -77,7 +70,7 @@ class Router:
 
     def __init__(self, rig: Rig, dep: spec.Deployment) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rwkv-router-"))
-        self.port, self.ops_port = free_port(), free_port()
+        self.port, self.ops_port = free_ports(2)
         self.config = self.folder / "haproxy.cfg"
         self.log = self.folder / "log"
         self._rig = rig
@@ -160,7 +153,7 @@ class Rig:
         self.dep = dep
         self.program = haproxy_program.find()
         self.dns = StubDNS()
-        self.dns_port, self.engine_port, self.engine_ops_port = (free_port() for _ in range(3))
+        self.dns_port, self.engine_port, self.engine_ops_port = free_ports(3)
         self.engines = [self.new_engine(ordinal) for ordinal in range(engines)]
         self.routers = [Router(self, dep) for _ in range(routers)]
         self.client = httpx.Client(trust_env=False, timeout=30)

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rwkv_cluster.ports import free_port
+
 MODULE = Path(__file__).resolve().parents[1] / "s3"
 PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 BUCKET = "states"
@@ -63,7 +65,7 @@ def program() -> Path:
 def running(folder: Path) -> Iterator[Gateway]:
     """Serve `folder` on a free port of loopback until the block ends."""
     (folder / BUCKET).mkdir(parents=True)
-    gateway = Gateway(f"http://127.0.0.1:{_free_port()}", "test", secrets.token_hex(16))
+    gateway = Gateway(f"http://127.0.0.1:{free_port()}", "test", secrets.token_hex(16))
     port = gateway.endpoint.rpartition(":")[2]
     environ = {**os.environ, "ROOT_ACCESS_KEY": "test", "ROOT_SECRET_KEY": gateway.secret_key}
     command = [str(program()), "--quiet", "--port", f"127.0.0.1:{port}", "posix", str(folder)]
@@ -86,12 +88,6 @@ def _build(target: Path) -> None:
     command = [go, "build", *flags, "-o", str(scratch), PACKAGE]
     subprocess.run(command, cwd=MODULE, env=environ, check=True)
     scratch.rename(target)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:

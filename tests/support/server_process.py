@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,18 +16,10 @@ from typing import Any
 import engine_config
 import httpx
 
+from rwkv_cluster.ports import free_ports
+
 SERVER = Path(__file__).parents[2] / "server"
-# Linux gives connections theirs from 32768 on.
-BELOW_EPHEMERAL = (12000, 32000)
 KEY = "a-key-that-no-log-may-hold"
-
-
-def free_port() -> int:
-    """A port that nobody listens on now, and that no connection of others takes meanwhile."""
-    while True:
-        port = random.randrange(*BELOW_EPHEMERAL)
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
-            return port
 
 
 class ServerProcess:
@@ -51,7 +40,7 @@ class ServerProcess:
         self.termination = folder / "termination-log"
         self.termination.touch()
         self.log = folder / "log"
-        self.port, self.ops_port = free_port(), free_port()
+        self.port, self.ops_port = free_ports(2)
         settings = {
             "model__path": str(model),
             "state__path": str(folder / "state"),
@@ -107,7 +96,7 @@ class ServerProcess:
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait for /readyz, or fail with the end of the log."""
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and self.process.poll() is None:
+        while time.monotonic() < deadline and self.is_running():
             try:
                 if self.ops("/readyz").status_code == 200:
                     return
@@ -115,6 +104,10 @@ class ServerProcess:
                 pass
             time.sleep(0.02)
         raise AssertionError(f"not ready: exit code {self.process.poll()}\n{self.tail()}")
+
+    def is_running(self) -> bool:
+        """Whether it may become ready."""
+        return self.process.poll() is None
 
     def tail(self) -> str:
         """The end of the log."""

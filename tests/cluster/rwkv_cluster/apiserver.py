@@ -7,14 +7,13 @@ kernel the thread that entered the context: let that be one that lives as long.
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from rwkv_cluster import build, controlplane, errors, kube, kubeconfig, pki, tools
+from rwkv_cluster import build, controlplane, errors, kube, kubeconfig, pki, ports, tools
 from rwkv_cluster.progress import Progress
 
 ATTEMPTS = 3
@@ -111,9 +110,8 @@ class ApiServer:
 
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rwkv-apiserver-"))
-        ports = free_ports(3)
         plane = controlplane.ControlPlane(
-            self._folder, self._folder, "127.0.0.1", ports[0], ports[1], ports[2]
+            self._folder, self._folder, "127.0.0.1", *ports.free_ports(3)
         )
         self.url = plane.url
         self._write_pki()
@@ -195,15 +193,3 @@ class ApiServer:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-
-
-def free_ports(count: int) -> list[int]:
-    """Return that many different loopback TCP ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

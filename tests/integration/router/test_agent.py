@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from router_rig import CONTEXT, Rig, deployment, eventually, free_port
+from router_rig import CONTEXT, Rig, deployment, eventually
 
+from rwkv_cluster.ports import free_port
 from rwkv_operator import agent, agent_status
 from rwkv_operator.api import spec
 from rwkv_operator.manifests import haproxy
