@@ -6,6 +6,7 @@ engine writes is counted at once.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -46,19 +47,33 @@ class Quota:
         self._limit = max_bytes_per_tenant
         self._counted: dict[str, _Counted] = {}
         self._coming: Counter[str] = Counter()
+        self._listings: dict[str, asyncio.Task[Usage]] = {}
 
     async def usage(self, tenant: str) -> Usage:
         """What the tenant held at most 10 seconds ago, and what this engine has written since."""
         known, now = self._counted.get(tenant), self._clock()
         if known is not None and 0 <= now - known.at <= AGE_S:
             return known.usage
-        found = await self._blobs.list(layout.encode(tenant))
-        records = sum(blob.key.endswith(".json") for blob in found)
-        usage = Usage(records, sum(blob.size for blob in found))
-        if len(self._counted) >= _KEPT:
-            self._counted.clear()
-        self._counted[tenant] = _Counted(usage, now)
-        return usage
+        listing = self._listings.get(tenant)
+        if listing is None:  # one for all who ask meanwhile
+            listing = self._listings[tenant] = asyncio.ensure_future(self._list(tenant))
+        await asyncio.wait({listing})  # whoever gives up leaves it to the others
+        return listing.result()
+
+    async def _list(self, tenant: str) -> Usage:
+        now, this = self._clock(), asyncio.current_task()
+        try:
+            found = await self._blobs.list(layout.encode(tenant))
+            records = sum(blob.key.endswith(".json") for blob in found)
+            usage = Usage(records, sum(blob.size for blob in found))
+            if self._listings.get(tenant) is this:
+                if len(self._counted) >= _KEPT:
+                    self._counted.clear()
+                self._counted[tenant] = _Counted(usage, now)
+            return usage
+        finally:
+            if self._listings.get(tenant) is this:
+                del self._listings[tenant]
 
     async def check(self, tenant: str, nbytes: int) -> None:
         """Refuse what doesn't fit.
@@ -106,3 +121,4 @@ class Quota:
     def recount(self, tenant: str) -> None:
         """List anew the next time: something was deleted."""
         self._counted.pop(tenant, None)
+        self._listings.pop(tenant, None)
