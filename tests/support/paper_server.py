@@ -109,3 +109,18 @@ async def serve(
         finally:
             await engine.close()
             await runtime.close()
+
+
+@contextlib.asynccontextmanager
+async def serve_all(
+    *folders: Path, **fields: Any
+) -> AsyncIterator[tuple[list[PaperServer], dict[int, httpx.AsyncClient]]]:
+    """A pod for each folder, as `serve`, that reach each other by the clients beside them."""
+    wire: dict[int, httpx.AsyncClient] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        pods = []
+        for ordinal, folder in enumerate(folders):
+            folder.mkdir(exist_ok=True)
+            pods.append(await stack.enter_async_context(serve(folder, ordinal, wire, **fields)))
+            wire[ordinal] = pods[ordinal].client
+        yield pods, wire

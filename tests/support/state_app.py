@@ -135,7 +135,10 @@ def _engine(
     open_access: bool,
 ) -> Engine:
     tier, reading = NoTier(), set[tuple[str, str]]()
-    reads = lambda tenant, ref: (tenant, ref) in reading  # noqa: E731
+
+    def reads(tenant: str, ref: str) -> bool:
+        return (tenant, ref) in reading
+
     memory = Memory(tier, reads, _forget_nothing, lambda tenant: None)
     addresses = Addresses(lambda other: f"http://engine-{other}", engines, ordinal)
     facts = Facts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 
 import httpx
@@ -29,15 +28,9 @@ class BothRefused(Exception):
 
 @pytest.fixture
 async def pods(tmp_path):
-    wire = {}
-    async with contextlib.AsyncExitStack() as stack:
-        pods = []
-        for ordinal in (0, 1):
-            serving = paper_server.serve(tmp_path, ordinal, wire, **OPTIONS)
-            pod = await stack.enter_async_context(serving)
+    async with paper_server.serve_all(tmp_path, tmp_path, **OPTIONS) as (pods, wire):
+        for pod in pods:
             await pod.client.get("/v1/states")
-            pods.append(pod)
-            wire[ordinal] = pod.client
         yield pods, wire
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import paper_server
 import pytest
@@ -13,17 +12,7 @@ PEERS = {"url": "http://127.0.0.{ordinal}", "ordinals": 2}
 
 @pytest.fixture
 async def pods(tmp_path):
-    wire = {}
-    async with contextlib.AsyncExitStack() as stack:
-        pods = []
-        for ordinal in (0, 1):
-            folder = tmp_path / str(ordinal)
-            folder.mkdir()
-            pod = await stack.enter_async_context(
-                paper_server.serve(folder, ordinal, wire, peers=PEERS)
-            )
-            pods.append(pod)
-            wire[ordinal] = pod.client
+    async with paper_server.serve_all(tmp_path / "0", tmp_path / "1", peers=PEERS) as (pods, wire):
         yield pods, wire
 
 
