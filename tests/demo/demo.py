@@ -164,7 +164,8 @@ def report(cluster: kubernetes.Kube, turns: list[dict[str, str]]) -> None:
     for turn in turns:
         print(f"  user       {turn['user']}\n  assistant  {turn['assistant']}")
         print(f"             {turn['pod']}, state from: {turn['source']}")
-    print(f"\n$ kubectl get rwkv\n{cluster.run('get', 'rwkv')}")
+    print("\n$ kubectl get rwkv     # the engine that was deleted is on its way back")
+    print(cluster.run("get", "rwkv"))
     print("Try next:")
     print(f"  export KUBECONFIG={cluster.kubeconfig} PATH={Path(cluster.kubectl).parent}:$PATH")
     print(f"  kubectl scale rwkv {NAME} --replicas=1 && kubectl get rwkv {NAME}")
