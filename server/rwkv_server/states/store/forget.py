@@ -65,11 +65,22 @@ class Forgetting:
             SessionConflict: a turn is under way.
         """
         await self._clear(layout.forgetting(tenant, session))
-        head, claim = await self._heads.head(tenant, session), None
+        try:
+            head, claim = await self._heads.head(tenant, session), None
+        except StateCorrupt:
+            return await self._damaged_session(tenant, session)
         if head is not None:
             deadline = self._clock() + _DEADLINE_S
             claim = await self._heads.claim(tenant, session, head, deadline)
         return await self._begin(_Intent(tenant, session, self._clock(), claim))
+
+    async def _damaged_session(self, tenant: str, session: str) -> int:
+        """Delete a session whose log nobody can read: its states, then the log as it is."""
+        removed = await self._begin(_Intent(tenant, session, self._clock()))
+        log = [blob.key for blob in await self._blobs.list(layout.heads(tenant, session))]
+        for key in sorted(log):
+            await self._blobs.delete(key)
+        return removed
 
     async def tenant(self, tenant: str) -> int:
         """Delete all that a tenant has; says how many states."""

@@ -48,7 +48,7 @@ class Records:
             content = await self._blobs.get(layout.record(tenant, ref))
         except BlobMissing:
             raise StateNotFound(f"there is no state {ref!r}") from None
-        return parse_record(content, ref)
+        return _own(parse_record(content, ref), layout.record(tenant, ref))
 
     async def effective(self, tenant: str, ref: str) -> Record:
         """The record with the expiry that counts.
@@ -85,9 +85,10 @@ class Records:
         if entry.record is None:
             return None
         try:
-            return parse_record(await self._blobs.get(entry.record.key), entry.name)
+            content = await self._blobs.get(entry.record.key)
         except BlobMissing:
             return None
+        return _own(parse_record(content, entry.name), entry.record.key)
 
     async def touch(self, record: Record, expires_at: float | None) -> Record:
         """Give a state another expiry; of two at the same time the later one counts."""
@@ -161,3 +162,17 @@ class Records:
         except (ValueError, KeyError, TypeError):
             raise StateCorrupt(f"{expiry.key} of the state store can't be read") from None
         return record.model_copy(update={"expires_at": expires_at})
+
+
+def _own(record: Record, key: str) -> Record:
+    """The record, if it belongs under its key: files may have been copied by hand.
+
+    Raises:
+        StateCorrupt: it's of another tenant, or has another name.
+    """
+    if layout.record(record.tenant, record.ref) != key:
+        raise StateCorrupt(
+            f"{key} of the state store is the record of another state or tenant: wanted one that "
+            "was written there; copy states with export and import"
+        )
+    return record

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from state_stores import Clock, make_record, memory, store_on, volume
+from state_stores import Clock, make_record, memory, store_on, take_turn, volume
 
 from rwkv_server.states.errors import StateCorrupt, StateExists, StateNotFound
 from rwkv_server.states.store import layout
 from rwkv_server.states.store.blobs import Blobs
+from rwkv_server.states.store.heads import Head
 from rwkv_server.states.store.states import StateStore
 
 BROKEN = layout.record("default", "broken")
@@ -144,3 +145,38 @@ async def test_an_erasure_that_cant_be_read_stops_no_other(
     clock.now += 5
     assert await fresh.forget_tenant("a") == 1
     assert list(await blobs.list(layout.FORGET)) == []
+
+
+async def test_a_record_that_was_copied_by_hand_is_nobodys(blobs: Blobs, clock: Clock) -> None:
+    """As by somebody who restores a tenant's folder under another name."""
+    store = store_on(blobs, clock)
+    await store.put(make_record("r", "one"), b"1")
+    content = await blobs.get(layout.record("one", "r"))
+    for tenant, ref in (("two", "r"), ("one", "other")):
+        await blobs.create(layout.record(tenant, ref), content)
+        with pytest.raises(StateCorrupt, match="record of another state or tenant"):
+            await store.get(tenant, ref)
+        await store.delete(tenant, ref)
+    await blobs.create(layout.record("two", "r"), content)
+    assert (await store.page("two", None, None, 9)).records == ()
+    assert await store.forget_tenant("two") == 1
+    assert await store.content(await store.get("one", "r")) == b"1"
+    assert [key for key in await blobs.list("two")] == []
+
+
+async def test_a_session_whose_log_is_damaged_can_be_erased(blobs: Blobs, clock: Clock) -> None:
+    store = store_on(blobs, clock)
+    for ref in ("r1", "r2"):
+        await take_turn(store, clock, ref)
+    await take_turn(store, clock, "other", "t")
+    (last,) = [
+        b.key for b in await blobs.list(layout.heads("default", "s")) if "2.001.end" in b.key
+    ]
+    await replace(blobs, last, b"{")
+    with pytest.raises(StateCorrupt):
+        await store.head("default", "s")
+    assert await store.forget_session("default", "s") == 2
+    assert await store.head("default", "s") is None
+    await take_turn(store, clock, "r3")
+    assert (await store.head("default", "s")) == Head(1, "r3", False)
+    assert await store.content(await store.get("default", "other")) == b"other"
