@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rwkv_server import vllm_chat_compat
 from rwkv_server.states.errors import StateError
 from rwkv_server.states.web import inner
+from rwkv_server.states.web.refused import without_transfer
 from rwkv_server.states.web.text import Text
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,8 @@ async def collect_reply(app: ASGIApp, exchange: Exchange, asked: Asked) -> inner
 
 async def send_reply(send: Send, reply: inner.Reply) -> None:
     """Send a whole answer."""
+    if reply.status != 200:
+        reply.body = without_transfer(reply.body)
     headers = [(name, value) for name, value in reply.headers if name != b"content-length"]
     headers.append((b"content-length", str(len(reply.body)).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -36,6 +36,7 @@ from rwkv_server.states.web.exchange import (
     send_part,
     send_reply,
 )
+from rwkv_server.states.web.inner import Reply
 from rwkv_server.states.web.response_events import ResponseStream
 from rwkv_server.states.web.response_wish import ResponseWish
 from rwkv_server.states.web.visible import Told, visible_tokens
@@ -120,20 +121,21 @@ class Responses:
 
     async def _stream(self, exchange: Exchange, wanted: ResponseWish, turn: Turn) -> None:
         stream = ResponseStream(partial(mend, wanted=wanted, frame=turn.frame))
-        status = 0
+        reply = Reply()
 
         async def relay(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
-                await exchange.send(message)
-            elif status != 200:
-                await exchange.send(message)
+                reply.status, reply.headers = message["status"], list(message.get("headers", ()))
+                if reply.status == 200:
+                    await exchange.send(message)
+            elif reply.status != 200:
+                reply.body += message.get("body", b"")
             elif passed := stream.feed(message.get("body", b"")):
                 await send_part(exchange.send, passed, more=True)
 
         await call(self._app, exchange, self._asked(exchange, turn), relay)
-        if status != 200:
+        if reply.status != 200:
+            await send_reply(exchange.send, reply)
             return
         told: dict[str, Any] = {}
         if stream.last is not None and not exchange.gone:
