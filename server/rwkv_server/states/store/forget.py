@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateError
+from rwkv_server.states.errors import SessionConflict, StateCorrupt, StateError, StateStoreFull
 from rwkv_server.states.store import damaged, headlog, layout, listing
 from rwkv_server.states.store.blobs import Blob, BlobExists, BlobMissing, Blobs
 from rwkv_server.states.store.heads import SKEW_S, Claim, Heads
@@ -117,6 +117,10 @@ class Forgetting:
             raise SessionConflict(
                 "another request is deleting the same; try again when it is done", retry_after_s=1
             ) from None
+        except StateStoreFull:
+            if intent.claim is not None:
+                raise
+            # Deleting is what helps; should it be interrupted, the next call removes the rest.
         if intent.claim is not None:
             # All that is there under the claim goes, and what comes after it is another session's.
             found = await self._blobs.list(layout.states(intent.tenant))

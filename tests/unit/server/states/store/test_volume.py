@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from state_stores import Clock, make_record, seeded, store_on, volume
+from state_stores import Clock, make_record, seeded, store_on, take_turn, volume
 
 from rwkv_server.states.errors import StateStoreFull, StateStoreUnavailable
 from rwkv_server.states.held import Piece
@@ -210,6 +210,16 @@ async def test_a_disk_that_is_full_keeps_what_is_there(tmp_path):
     assert await full.content(await full.get("default", "r1")) == b"1"
     assert [r.ref for r in (await full.page("default", None, None, 9)).records] == ["r1"]
     await full.delete("default", "r1")
+
+
+async def test_all_of_a_tenant_can_be_erased_on_a_full_disk(tmp_path):
+    clock = Clock()
+    store = store_on(volume(tmp_path), clock)
+    for ref in ("r1", "r2"):
+        await take_turn(store, clock, ref)
+    full = store_on(volume(tmp_path, FullDisk()), clock, seed=1)
+    assert await full.forget_tenant("default") == 2
+    assert [blob.key for blob in await full.blobs.list("default")] == []
 
 
 class FullDisk(SystemDisk):
