@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 from state_stores import Clock, store_on, take_turn
@@ -11,6 +12,12 @@ from rwkv_server.states.errors import SessionConflict
 from rwkv_server.states.store.blobs import Blobs
 from rwkv_server.states.store.heads import Head
 from rwkv_server.states.store.states import StateStore
+
+
+def killed_after_other(blobs: Blobs, clock: Clock) -> Iterator[StateStore]:
+    """Stores of an engine's process, of its next one, and of another engine."""
+    for ordinal, seed in ((2, 1), (2, 2), (3, 3)):
+        yield store_on(blobs, clock, ordinal=ordinal, seed=seed)
 
 
 class HeadsBehaviour:
@@ -93,10 +100,7 @@ class HeadsBehaviour:
     async def test_a_killed_engine_is_replaced_at_once_by_its_next_process(
         self, blobs: Blobs, clock: Clock
     ) -> None:
-        killed, after, other = (
-            store_on(blobs, clock, ordinal=ordinal, seed=seed)
-            for ordinal, seed in ((2, 1), (2, 2), (3, 3))
-        )
+        killed, after, other = killed_after_other(blobs, clock)
         claim = await killed.claim("default", "s", None, clock.now + 60)
         with pytest.raises(SessionConflict):
             await other.claim("default", "s", None, clock.now + 60)
@@ -108,10 +112,7 @@ class HeadsBehaviour:
     async def test_a_session_isnt_busy_for_a_turn_that_is_dead(
         self, blobs: Blobs, clock: Clock
     ) -> None:
-        killed, after, other = (
-            store_on(blobs, clock, ordinal=ordinal, seed=seed)
-            for ordinal, seed in ((2, 1), (2, 2), (3, 3))
-        )
+        killed, after, other = killed_after_other(blobs, clock)
         await take_turn(killed, clock, "r1")
         head = await killed.head("default", "s")
         await killed.claim("default", "s", head, clock.now + 60)

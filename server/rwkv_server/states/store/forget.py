@@ -77,9 +77,9 @@ class Forgetting:
     async def _damaged_session(self, tenant: str, session: str) -> int:
         """Delete a session whose log nobody can read: its states, then the log as it is."""
         removed = await self._begin(_Intent(tenant, session, self._clock()))
-        log = [blob.key for blob in await self._blobs.list(layout.heads(tenant, session))]
-        for key in sorted(log):
-            await self._blobs.delete(key)
+        log = await self._blobs.list(layout.heads(tenant, session))
+        if log:
+            await self._drop_log(log, math.inf)
         return removed
 
     async def tenant(self, tenant: str) -> int:
@@ -164,7 +164,7 @@ class Forgetting:
             logs.setdefault(blob.key.rpartition("/")[0], []).append(blob)
         await asyncio.gather(*(self._drop_log(log, intent.before) for log in logs.values()))
 
-    async def _drop_log(self, log: list[Blob], before: float) -> None:
+    async def _drop_log(self, log: Sequence[Blob], before: float) -> None:
         # By the backend's clock, which may be ahead of ours.
         if max(blob.modified for blob in log) > before + SKEW_S:
             return  # opened anew since

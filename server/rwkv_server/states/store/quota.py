@@ -83,7 +83,7 @@ class Quota:
         """
         if self._limit is None:
             return
-        held = (await self.usage(tenant)).nbytes + self._coming[tenant]
+        held = await self._held(tenant)
         if held + nbytes > self._limit:
             raise StateQuota(
                 f"the saved states of this tenant hold {held} bytes; {nbytes} more would pass "
@@ -108,8 +108,11 @@ class Quota:
         """Whether so much more is within a share of what the tenant may hold."""
         if self._limit is None:
             return True
-        held = (await self.usage(tenant)).nbytes + self._coming[tenant]
-        return held + nbytes <= share * self._limit
+        return await self._held(tenant) + nbytes <= share * self._limit
+
+    async def _held(self, tenant: str) -> int:
+        """Bytes of what is there, and of what is being written."""
+        return (await self.usage(tenant)).nbytes + self._coming[tenant]
 
     def add(self, tenant: str, states: int, nbytes: int) -> None:
         """Count what was written just now."""

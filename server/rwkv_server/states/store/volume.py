@@ -68,29 +68,33 @@ class VolumeBlobs:
         given_up = threading.Event()
         commit = partial(self._commit, folder, data, describe, given_up)
         try:
-            await self._threads.run(lambda: self._translated(commit))
+            await self._run(commit)
         finally:
             given_up.set()
 
     async def create(self, key: str, content: bytes) -> None:
         """See `Blobs`."""
-        await self._threads.run(lambda: self._translated(lambda: self._create(key, content)))
+        await self._run(lambda: self._create(key, content))
 
     async def get(self, key: str) -> bytes:
         """See `Blobs`."""
-        return await self._threads.run(lambda: self._translated(lambda: self._get(key)))
+        return await self._run(lambda: self._get(key))
 
     async def list(self, prefix: str) -> Sequence[Blob]:
         """See `Blobs`."""
-        return await self._threads.run(lambda: self._translated(lambda: self._list(prefix)))
+        return await self._run(lambda: self._list(prefix))
 
     async def delete(self, key: str) -> None:
         """See `Blobs`."""
-        await self._threads.run(lambda: self._translated(lambda: self._delete(key)))
+        await self._run(lambda: self._delete(key))
 
     async def clean(self, before: float) -> int:
         """See `Blobs`."""
-        return await self._threads.run(lambda: self._translated(lambda: self._clean(before)))
+        return await self._run(lambda: self._clean(before))
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        """The result of system calls, made on a thread."""
+        return await self._threads.run(lambda: self._translated(work))
 
     def _create(self, key: str, content: bytes) -> None:
         folder = (self._root / key).parent
